@@ -4,12 +4,14 @@ LedgerError
 ├── CodecError              a value has no canonical form
 ├── UnknownEvent            a type or version that this release does not know
 ├── EventTooLarge           a leaf above the limit
+├── CommandRepeated         a command with this id stands in the ledger already
 ├── LedgerLocked            another process holds the writer's lock
 ├── LedgerReadOnly          the file or its directory cannot be written
 ├── DiskFull                the disk has no room; nothing of the group was kept
 ├── LedgerDamaged           stored bytes contradict each other; `pos` names the first bad event
 ├── LedgerTruncated         the file is shorter than a checkpoint that was signed for it
 ├── NotALedger              the file is no ledger, or of a format that this release does not read
+├── WrongKey                the signing key is not the one that event 1 names
 ├── BadCheckpoint           a signed note that does not parse or does not verify
 └── BlobMissing             evidence is not in the store
 """
@@ -36,6 +38,14 @@ class UnknownEvent(LedgerError):
 
 class EventTooLarge(LedgerError):
     """The leaf would exceed `events.codec.LEAF_MAX_BYTES`."""
+
+
+class CommandRepeated(LedgerError):
+    """A command with this id stands in the ledger, or in this batch, as the event `pos`."""
+
+    def __init__(self, message: str, *, pos: int) -> None:
+        super().__init__(message)
+        self.pos = pos
 
 
 class LedgerLocked(LedgerError):
@@ -66,6 +76,10 @@ class LedgerTruncated(LedgerDamaged):
 
 class NotALedger(LedgerError):
     hint = "point to the file that the server writes, challenge.sqlite3 by default"
+
+
+class WrongKey(LedgerError):
+    hint = "point to the key file that was made together with this ledger"
 
 
 class BadCheckpoint(LedgerError):

@@ -83,6 +83,7 @@ def evolve(state: State, recorded: Recorded) -> None:
     """
     if recorded.pos != state.pos + 1 or recorded.at_us < state.at_us:
         raise ValueError(f"event {recorded.pos} does not follow event {state.pos}")
+    state.journal.pos = recorded.pos
     for area, step in _STEPS.get(type(recorded.event), ()):
         step(getattr(state, area), recorded)
     if recorded.envelope.command is not None:

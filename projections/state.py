@@ -17,13 +17,33 @@ class _Missing(msgspec.Struct, frozen=True):
 MISSING = _Missing()
 
 
-class Journal:
-    """Every change since the last commit, oldest first. One journal serves all tables of a state."""
+class Change(msgspec.Struct, frozen=True):
+    """One row after a commit.
 
-    __slots__ = ("entries",)
+    record: None where the row is gone. pos: the event that changed it last. created: the event that made it, or
+    None where it was there before. remade: it was removed in between.
+    """
+
+    record: object | None
+    pos: int
+    created: int | None
+    remade: bool
+
+
+type Changes = dict[tuple[str, str], Change]
+
+
+class Journal:
+    """Every change since the last commit, oldest first. One journal serves all tables of a state.
+
+    `pos` is the number of the event that is being folded.
+    """
+
+    __slots__ = ("entries", "pos")
 
     def __init__(self) -> None:
-        self.entries: list[tuple[Table[Any, Any], Any, object]] = []
+        self.entries: list[tuple[Table[Any, Any], Any, object, int]] = []
+        self.pos = 0
 
     def mark(self) -> int:
         """A point to roll back to."""
@@ -33,20 +53,24 @@ class Journal:
         """Undo everything after `mark`, newest first."""
         entries = self.entries
         while len(entries) > mark:
-            table, key, old = entries.pop()
+            table, key, old, _ = entries.pop()
             if old is MISSING:
                 dict.pop(table, key, None)
             else:
                 dict.__setitem__(table, key, old)
 
-    def commit(self) -> dict[tuple[str, Any], object | None]:
-        """Forget how to undo. Returns (table name, key) -> record, or None where it is gone."""
-        changed: dict[tuple[str, Any], object | None] = {}
-        for table, key, _ in self.entries:
-            if table.mirrored:
-                changed[table.name, key] = dict.get(table, key)
+    def commit(self) -> Changes:
+        """Forget how to undo. Returns (table name, key) -> change, for mirrored tables."""
+        changes: Changes = {}
+        for table, key, old, pos in self.entries:
+            if not table.mirrored:
+                continue
+            before = changes.get((table.name, key))
+            created = pos if old is MISSING else before.created if before else None
+            remade = (old is MISSING and before is not None) or (before is not None and before.remade)
+            changes[table.name, key] = Change(dict.get(table, key), pos, created, remade)
         self.entries.clear()
-        return changed
+        return changes
 
     def forget(self) -> None:
         """Forget how to undo, without asking what changed."""
@@ -66,11 +90,11 @@ class Table[K: Hashable, V](dict[K, V]):
         self.name, self.journal, self.mirrored = name, journal, mirrored
 
     def __setitem__(self, key: K, value: V) -> None:
-        self.journal.entries.append((self, key, self.get(key, MISSING)))
+        self.journal.entries.append((self, key, self.get(key, MISSING), self.journal.pos))
         dict.__setitem__(self, key, value)
 
     def __delitem__(self, key: K) -> None:
-        self.journal.entries.append((self, key, self[key]))
+        self.journal.entries.append((self, key, self[key], self.journal.pos))
         dict.__delitem__(self, key)
 
     def drop(self, key: K) -> None:

@@ -76,11 +76,11 @@ class AttemptPlaced(Event, frozen=True):
 
     job_id: str
     attempt_no: int
-    lease_id: str | None
     nodes: tuple[NodeRanks, ...]
     master_node: str
     deadline_us: int  # for preflight to be through
     policy_digest: str
+    lease_id: str | None = None
 
     def stream(self) -> str:
         return f"job/{self.job_id}"

@@ -53,6 +53,9 @@ CODES: dict[str, Code] = {
     "headers_too_large": Code(431, "the request headers exceed the limit"),
     "request_timeout": Code(408, "the request took too long to arrive"),
     "internal_fault": Code(500, "our fault; report the request id"),
+    # reads
+    "event_not_found": Code(404, "the ledger holds no event with this number"),
+    "log_not_found": Code(404, "there is no such rank, or its output was deleted"),
     # identity
     "missing_auth_headers": Code(401, "the four signature headers are required"),
     "duplicate_auth_header": Code(401, "a signature header came twice, or the two header sets disagree"),

@@ -1,12 +1,13 @@
 """The policies and metagraph lists that were adopted, and which is in force when."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from events.envelope import Event, Recorded
-from events.types.policy import Policy
+from events.types.policy import MetagraphAdopted, MetagraphPart, Policy, PolicyAdopted
 from projections.state import Journal, Table
 
 
@@ -20,7 +21,10 @@ class PolicyRecord(msgspec.Struct, frozen=True):
 
 
 class MetagraphRecord(msgspec.Struct, frozen=True):
-    """A list of hotkeys and owners, in force from `at_us` until the next. `owners`: hotkey -> coldkey."""
+    """A list of hotkeys and owners, in force from `at_us` until the next. `owners`: hotkey -> coldkey.
+
+    parts: how many events bring its entries.
+    """
 
     digest: str
     netuid: int
@@ -28,10 +32,14 @@ class MetagraphRecord(msgspec.Struct, frozen=True):
     at_us: int
     pos: int
     owners: dict[str, str]
+    parts: int = 0
 
 
 class PolicyState:
-    """Both tables are numbered from 0 in the order of adoption."""
+    """policies and metagraphs are numbered from 0 in the order of adoption; times of effect never decrease.
+
+    parts: digest of a list that is still being adopted -> what has come of it.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self.policies: Table[int, PolicyRecord] = Table("policy", journal)
@@ -60,4 +68,35 @@ class PolicyState:
         return None
 
 
-STEPS: dict[type[Event], Callable[[Any, Recorded], None]] = {}
+def _policy_adopted(state: PolicyState, recorded: Recorded) -> None:
+    event = cast(PolicyAdopted, recorded.event)
+    number = len(state.policies)
+    state.policies[number] = PolicyRecord(event.digest, event.effective_us, recorded.pos, event.policy)
+
+
+def _metagraph_adopted(state: PolicyState, recorded: Recorded) -> None:
+    event = cast(MetagraphAdopted, recorded.event)
+    record = MetagraphRecord(event.digest, event.netuid, event.block, recorded.at_us, recorded.pos, {}, event.parts)
+    if event.parts == 0:
+        state.metagraphs[len(state.metagraphs)] = record
+    else:
+        state.parts[event.digest] = record
+
+
+def _metagraph_part(state: PolicyState, recorded: Recorded) -> None:
+    event = cast(MetagraphPart, recorded.event)
+    record = state.parts[event.digest]
+    owners = record.owners | {entry.hotkey: entry.coldkey for entry in event.entries}
+    record = replace(record, owners=owners)
+    if event.part < record.parts:
+        state.parts[event.digest] = record
+        return
+    del state.parts[event.digest]
+    state.metagraphs[len(state.metagraphs)] = record
+
+
+STEPS: dict[type[Event], Callable[[Any, Recorded], None]] = {
+    PolicyAdopted: _policy_adopted,
+    MetagraphAdopted: _metagraph_adopted,
+    MetagraphPart: _metagraph_part,
+}

@@ -1,0 +1,58 @@
+"""Serves the application with uvicorn: one process, since there is one writer."""
+
+import asyncio
+import math
+import socket
+from types import FrameType
+
+import uvicorn
+
+from hypercluster.http.app import Application
+from hypercluster.http.connection import guarded
+
+GRACE_S = 10  # for requests that run when the server is told to stop
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which tells the application about a stop signal while streams can still say good-bye."""
+
+    def __init__(self, config: uvicorn.Config, application: Application) -> None:
+        super().__init__(config)
+        self._application = application
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal or `stop`."""
+        self._loop = asyncio.get_running_loop()
+        await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal: end the streams, then let the running requests end."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._application.stop_streams)
+        super().handle_exit(sig, frame)
+
+    def stop(self) -> None:
+        """Stop as a signal does. Belongs to the event loop."""
+        self._application.stop_streams()
+        self.should_exit = True
+
+
+def make_server(application: Application, host: str, port: int) -> Server:
+    """A server for this application; `await server.serve()` runs it, on `sockets` where given."""
+    limits = application.shared.limits
+    config = uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        http=guarded(limits.idle_s, limits.connections),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=math.ceil(limits.idle_s),
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    return Server(config, application)
