@@ -38,7 +38,7 @@ def up(
         authorized = authorized_key.read_text(encoding="ascii")
     else:
         with Client(options.base_url(url, None, None)) as client:
-            authorized = client.request("GET", "/v1/ssh-key", signed=False)["public_key"]
+            authorized = client.request("GET", "/v1/ssh-key", signed=False)["ssh_public_key"]
     home = directory or Path(tempfile.mkdtemp(prefix="hypercluster-hosts-"))
     asyncio.run(serve(home.absolute(), nodes, gpus_per_node, authorized, lambda hosts: _show(hosts, home, output)))
 

@@ -2,7 +2,11 @@
 
 import asyncio
 import math
+import signal
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
@@ -25,6 +29,19 @@ class Server(uvicorn.Server):
         """Serve until a signal or `stop`."""
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take signals for as long as requests are served, and do not raise them again: the caller closes its files."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal: end the streams, then let the running requests end."""

@@ -79,7 +79,7 @@ class Story:
             job, output = self._job(miner, lease)
             score = self._score(miner, job["id"])
             weights = self._weights(miner)
-            head = int(miner.request("GET", "/v1/events?limit=1", signed=False)["at"])
+            head = int(miner.request("GET", "/v1/weight-preview", signed=False)["snapshot"]["seq"])
         report = self._verify()
         self.tell(f"a second process replayed {head} events: {'verified' if report['ok'] else 'NOT verified'}")
         self.tell(f"done in {time.monotonic() - started:.1f} s")
@@ -111,7 +111,7 @@ class Story:
 
     def _cluster(self, stack: ExitStack, client: Client) -> list[dict[str, Any]]:
         key = self.directory / "challenge.pub"
-        key.write_text(client.request("GET", "/v1/ssh-key", signed=False)["public_key"] + "\n")
+        key.write_text(client.request("GET", "/v1/ssh-key", signed=False)["ssh_public_key"] + "\n")
         argv = [sys.executable, "-m", "hypercluster.sim.cluster", "--dir", str(self.directory / "hosts")]
         argv += ["--nodes", str(NODES), "--gpus-per-node", str(GPUS_PER_NODE), "--authorized-key", str(key)]
         cluster = stack.enter_context(Process(argv, self.directory / "cluster.log"))

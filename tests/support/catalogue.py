@@ -1,4 +1,4 @@
-"""Writes docs/reference/events.md and docs/reference/codes.md from the code: `uv run python tests/support/catalogue.py`."""
+"""Writes the generated pages of docs/reference: `uv run python tests/support/catalogue.py`."""
 
 import inspect
 from pathlib import Path
@@ -15,9 +15,9 @@ CODES = ROOT / "docs" / "reference" / "codes.md"
 
 HEAD = """# Event catalogue
 
-Generated from `events/types` by `tests/support/catalogue.py`; a test fails when it is stale. Integers only: money in micro-USD,
-ratios in parts per million (`_ppm`), times in microseconds since 1970 (`_us`), bandwidth in bytes per second. A field that is
-absent has its default.
+Generated from `events/types` by `tests/support/catalogue.py`; a test fails when it is stale. Integers only: money in
+micro-USD, ratios in parts per million (`_ppm`), times in microseconds since 1970 (`_us`), bandwidth in bytes per second.
+A field that is absent has its default.
 
 """
 

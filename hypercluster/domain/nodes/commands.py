@@ -10,7 +10,6 @@ from hypercluster.domain.prices import Number
 from hypercluster.domain.route import Route
 
 NodeId = Annotated[str, Field(max_length=36, pattern=r"^[A-Za-z0-9._-]*[A-Za-z0-9][A-Za-z0-9._-]*$")]
-HEARTBEATS = frozenset({"provider.heartbeat", "node.heartbeat"})  # without an event they leave no trace in the ledger
 
 _PRIVATE_CHARS_MAX = {
     "node.register": {"hostname": 256, "ssh_endpoint": ENDPOINT_CHARS_MAX},
