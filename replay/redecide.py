@@ -13,12 +13,9 @@ from events.envelope import Event, Recorded
 from events.errors import LedgerError
 from events.hashing import leaf_hash
 from events.registry import decode
-from events.types.ledger import CommandNoted, CommandRefused
-from hypercluster.domain import router
-from hypercluster.domain.codes import CODES
+from hypercluster.domain import recording, router
 from hypercluster.domain.deciding import decide
-from hypercluster.domain.identity import gate
-from hypercluster.domain.kernel import RULES, Accepted, Command, Context, Decision, Refused
+from hypercluster.domain.kernel import RULES, Command, Context, Decision, Refused
 from projections.fold import State, evolve
 from replay.facts import check_facts
 from replay.frontier import Frontier
@@ -28,7 +25,6 @@ from replay.source import Source
 
 SCORING_KINDS = frozenset({"attempt.score", "weights.snapshot"})
 SCORING_AREAS = ("score.", "weights.")
-UNDECIDED_STATUSES = frozenset({401, 422, 429, 503})
 
 # What a decider or a fold raises on events that no decider ever made. A forged ledger holds such events.
 NONSENSE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, LedgerError)
@@ -155,25 +151,15 @@ def groups(source: Source) -> Iterator[list[Recorded]]:
 
 def answer_events(state: State, command: Command, decision: Decision, at_us: int) -> tuple[Event, ...]:
     """The events in which a decision is recorded. Raises: Mismatch where the server would not have recorded it."""
-    if isinstance(decision, Accepted) and decision.events:
-        return decision.events
+    events = recording.events_of(state, command, decision, at_us)
+    if events:
+        return events
     if command.origin == "internal":
         why = decision.code if isinstance(decision, Refused) else "nothing to change"
         raise Mismatch(f"decided again, {command.kind} yields no event: {why}")
-    if isinstance(decision, Refused) and CODES[decision.code].status in UNDECIDED_STATUSES:
+    if isinstance(decision, Refused) and recording.is_undecided(decision):
         raise Mismatch(f"decided again, {command.kind} is turned away unrecorded: {decision.code}")
-    if not gate.may_record(state, command.actor, at_us):
-        raise Mismatch(f"decided again, {command.kind} has nothing to record, and its hotkey no budget for it")
-    if isinstance(decision, Accepted):
-        return (CommandNoted(hotkey=command.actor, kind=command.kind, subject=decision.subject),)
-    refused = CommandRefused(
-        hotkey=command.actor,
-        kind=command.kind,
-        code=decision.code,
-        message=decision.message,
-        field=decision.field,
-    )
-    return (refused,)
+    raise Mismatch(f"decided again, {command.kind} has nothing to record, or its hotkey no budget for it")
 
 
 def _difference(recorded: Recorded, event: Event | None) -> str | None:

@@ -124,9 +124,12 @@ def command_of(envelope: Envelope, blob: bytes | None = None) -> Command:
 
 
 def request_ms(record: CommandRecord) -> int:
-    """The time that prefixes the command's id: the signed timestamp, else when it was received. Milliseconds."""
+    """What prefixes the command's id: the signed time in milliseconds, or of an internal command its cause.
+
+    Both only depend on the command, so that the same one reported twice has one id.
+    """
     if record.origin == "internal":
-        return record.received_us // 1000
+        return record.cause or 0
     return signed_text.parse(record.text or "").seconds * 1000
 
 

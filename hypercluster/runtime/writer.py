@@ -16,9 +16,7 @@ from events.envelope import CommandRecord, Event, Recorded
 from events.errors import CodecError, CommandRepeated, DiskFull, EventTooLarge, LedgerError
 from events.ledger import Batch, Ledger
 from events.private import PrivateStore, PrivateValue
-from events.types.ledger import CommandNoted, CommandRefused
-from hypercluster.domain import router
-from hypercluster.domain.codes import CODES
+from hypercluster.domain import recording, router
 from hypercluster.domain.deciding import decide
 from hypercluster.domain.identity import gate
 from hypercluster.domain.kernel import RULES, Accepted, Command, Context, Decision, Refused
@@ -198,37 +196,20 @@ class Writer:
     def _decide(self, group: _Group, submission: Submission) -> Answer:
         command = submission.command
         decision = decide(self._state, command, group.context)
-        if isinstance(decision, Refused):
-            return self._refuse(group, submission, decision)
-        events = decision.events
+        events = recording.events_of(self._state, command, decision, group.context.at_us)
         if not events:
-            if command.origin == "internal" or not gate.may_note(self._state, command, group.context.at_us):
-                return self._unrecorded(command, decision)
-            events = (CommandNoted(hotkey=command.actor, kind=command.kind, subject=decision.subject),)
+            return self._unrecorded(command, decision, group.context.at_us)
         recorded = self._record(group, submission, events)
-        group.private += _private_values(submission, decision.subject)
+        if isinstance(decision, Accepted):
+            group.private += _private_values(submission, decision.subject)
         return Answer(decision, recorded[0].pos, recorded[-1].pos)
 
-    def _refuse(self, group: _Group, submission: Submission, refused: Refused) -> Answer:
-        command = submission.command
-        if command.origin == "internal" or CODES[refused.code].status in (401, 422, 429, 503):
-            return Answer(refused)
-        if not gate.may_record(self._state, command.actor, group.context.at_us):
-            if gate.budget_empty(self._state, command.actor, group.context.at_us):
-                return Answer(Refused("too_many_refusals", "this hotkey's budget for recorded refusals is empty"))
-            return self._unrecorded(command, refused)
-        event = CommandRefused(
-            hotkey=command.actor,
-            kind=command.kind,
-            code=refused.code,
-            message=refused.message,
-            field=refused.field,
-        )
-        recorded = self._record(group, submission, (event,))
-        return Answer(refused, recorded[0].pos, recorded[-1].pos)
-
-    def _unrecorded(self, command: Command, decision: Accepted | Refused) -> Answer:
-        """Decided without an event: the nonce is kept in memory, for as long as its timestamp could pass."""
+    def _unrecorded(self, command: Command, decision: Decision, at_us: int) -> Answer:
+        """An answer without an event. What was decided keeps its nonce in memory, while its timestamp could pass."""
+        if command.origin == "internal" or recording.is_undecided(decision):
+            return Answer(decision)
+        if isinstance(decision, Refused) and gate.budget_empty(self._state, command.actor, at_us):
+            return Answer(Refused("too_many_refusals", "this hotkey's budget for recorded refusals is empty"))
         if command.nonce is not None:
             self._nonces.keep(command.actor, command.nonce, self._state.pos, command.received_us)
         return Answer(decision)

@@ -16,7 +16,7 @@ CODES = ROOT / "docs" / "reference" / "codes.md"
 HEAD = """# Event catalogue
 
 Generated from `events/types` by `tests/support/catalogue.py`; a test fails when it is stale. Integers only: money in
-micro-USD, ratios in parts per million (`_ppm`), times in microseconds since 1970 (`_us`), bandwidth in bytes per second.
+micro-USD, ratios in parts per million (`_ppm`), times in microseconds since 1970 (`_us`), bandwidth in bytes a second.
 A field that is absent has its default.
 
 """

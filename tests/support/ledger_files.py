@@ -26,10 +26,9 @@ def command_hash(number: int) -> bytes:
 
 
 def add(batch: Batch, number: int, events: Sequence[Event]) -> list[Recorded]:
-    """The events of command `number`; its request time is that many milliseconds after the start."""
+    """The events of command `number`; its id is prefixed by that number."""
     record = CommandRecord(kind="node.seen", origin="internal", received_us=START_US + 1000 * number, cause=number)
-    cmd_ms = START_US // 1000 + number
-    return batch.add(events, cmd=command_hash(number), cmd_ms=cmd_ms, actor="system", rules=1, command=record)
+    return batch.add(events, cmd=command_hash(number), cmd_ms=number, actor="system", rules=1, command=record)
 
 
 def opening(origin: str = ORIGIN, key: SigningKey = KEY) -> LedgerOpened:
