@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS private (
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS private_owner ON private (owner);
+CREATE INDEX IF NOT EXISTS private_field ON private (field);
 """
 
 
@@ -88,6 +89,12 @@ class PrivateStore:
         if commit_value(salt, value) != commitment:
             raise LedgerDamaged(f"{self.path}: the value of {commitment} is damaged")
         return str(value)
+
+    def find(self, field: str) -> str | None:
+        """A value that was kept under this field name, or None. Its commitment is checked as in `get`."""
+        with self._turn, faults(self.path):
+            row = rows(self._connection, "SELECT commitment FROM private WHERE field = ? LIMIT 1", (field,))
+        return self.get(row[0][0]) if row else None
 
     def delete_owner(self, owner: str) -> int:
         """Delete all values of an owner and overwrite where they stood. Returns how many there were."""

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 
 from events.envelope import CommandRecord, Envelope, Event
 from events.errors import LedgerError
+from events.private import PrivateStore
 from events.registry import decode
 from events.types.ledger import LedgerOpened
 from events.types.policy import PolicyAdopted
-from hypercluster.domain import router
+from hypercluster.domain import router, strict_json
 from hypercluster.domain.identity import signatures, ss58
 from hypercluster.domain.identity.signed_text import V1, SignedText, SignedTextError, parse
 from hypercluster.domain.kernel import SYSTEM, US_PER_S, internal_digest
 from hypercluster.domain.route import Route
+from hypercluster.domain.sealing import SALT_FIELD, body_field
 from replay.level_bytes import Mismatch
 from replay.report import Level, Progress
 from replay.source import Source
@@ -93,7 +95,7 @@ def _check_signed(source: Source, level: Level, reading: _Reading, envelope: Env
     except SignedTextError as error:
         raise Mismatch(str(error)) from error
     route = _check_text(reading, envelope, record, text)
-    _check_body(source, level, record, text, private=bool(route.private))
+    _check_body(source, level, record, text, route)
     if record.scheme == signatures.HMAC:
         _check_hmac(level, reading, text)
         return
@@ -115,10 +117,10 @@ def _check_text(reading: _Reading, envelope: Envelope, record: CommandRecord, te
     return matched.route
 
 
-def _check_body(source: Source, level: Level, record: CommandRecord, text: SignedText, *, private: bool) -> None:
-    """private: the route seals fields; a blob may then hold the sealed body, which nobody can compare."""
+def _check_body(source: Source, level: Level, record: CommandRecord, text: SignedText, route: Route) -> None:
+    """A blob may hold the sealed body too: where the route seals fields, another hash is no proof of a lie."""
     if record.public is not None:
-        level.withheld[BODY_PRIVATE] += 1
+        _check_sealed(source, level, record.public, text, route)
         return
     body = (record.body or "").encode()
     if record.body_blob is not None:
@@ -129,10 +131,34 @@ def _check_body(source: Source, level: Level, record: CommandRecord, text: Signe
         body = found
     if hashlib.sha256(body).hexdigest() == text.body_sha256:
         return
-    if private and record.body_blob is not None:
-        level.withheld[BODY_PRIVATE] += 1
+    if route.private and record.body_blob is not None:
+        _check_sealed(source, level, body.decode(errors="replace"), text, route)
     else:
         raise Mismatch("the stored body is not the one that was signed")
+
+
+def _check_sealed(source: Source, level: Level, public: str, text: SignedText, route: Route) -> None:
+    """Compare a sealed body with the signed one, where the private file lies beside the ledger and still holds it."""
+    stored = source.private.find(body_field(text.body_sha256)) if source.private is not None else None
+    if source.private is None or stored is None:
+        level.withheld[BODY_PRIVATE] += 1
+        return
+    if hashlib.sha256(stored.encode()).hexdigest() != text.body_sha256:
+        raise Mismatch("the body that is kept privately is not the one that was signed")
+    signed, sealed = strict_json.loads(stored.encode()), strict_json.loads(public.encode())
+    if not isinstance(signed, dict) or not isinstance(sealed, dict):
+        raise Mismatch("a sealed body is an object")
+    signed.pop(SALT_FIELD, None)
+    opened = {key: _opened(source.private, value) if key in route.private else value for key, value in sealed.items()}
+    if opened != signed:
+        raise Mismatch("the sealed body says something else than the one that was signed")
+
+
+def _opened(private: PrivateStore, value: object) -> object:
+    """A sealed value, or an object of them, with the private values in place of their commitments."""
+    if isinstance(value, dict):
+        return {key: _opened(private, item) for key, item in value.items()}
+    return private.get(value) if isinstance(value, str) else value
 
 
 def _check_hmac(level: Level, reading: _Reading, text: SignedText) -> None:

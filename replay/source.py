@@ -1,6 +1,7 @@
 """What a verification reads: the ledger file, and the evidence that may lie beside it."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,19 +10,22 @@ from pathlib import Path
 from events.blobs import BlobStore
 from events.errors import BlobMissing, LedgerDamaged, NotALedger
 from events.ledger import LedgerReader, Stored
+from events.private import PrivateStore
 
 PAGE = 1000
 BLOBS_DIR = "blobs"
+PRIVATE_FILE = "private.sqlite3"
 
 
 @dataclass(slots=True)
 class Source:
-    """An open ledger. blobs is None where no blob store lies beside the file."""
+    """An open ledger. blobs and private are None where no such store lies beside the file, or none can be opened."""
 
     path: Path
     reader: LedgerReader
     size: int
     blobs: BlobStore | None
+    private: PrivateStore | None
 
     def pages(self) -> Iterator[list[Stored]]:
         """All events in order, `PAGE` at a time.
@@ -65,11 +69,23 @@ def open_source(path: Path) -> Iterator[Source]:
         if not size:
             raise NotALedger(f"{path} holds no events")
         blobs = path.parent / BLOBS_DIR
-        yield Source(
-            path=path,
-            reader=reader,
-            size=size,
-            blobs=BlobStore(blobs) if blobs.is_dir() else None,
-        )
+        with _private(path.parent / PRIVATE_FILE) as private:
+            yield Source(
+                path=path,
+                reader=reader,
+                size=size,
+                blobs=BlobStore(blobs) if blobs.is_dir() else None,
+                private=private,
+            )
     finally:
         reader.close()
+
+
+@contextmanager
+def _private(path: Path) -> Iterator[PrivateStore | None]:
+    """The private values beside the ledger. Only the operator has them; without them bodies count as withheld."""
+    if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+        yield None
+        return
+    with PrivateStore(path) as store:
+        yield store

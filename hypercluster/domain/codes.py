@@ -73,6 +73,7 @@ CODES: dict[str, Code] = {
     "overloaded": Code(429, "too many commands are waiting; retry later"),
     # writes as such
     "not_ready": Code(503, "the service accepts no writes at the moment; `message` says why"),
+    "disk_short": Code(429, "less than a tenth of the ledger's disk is left: no jobs are taken; other commands are"),
     "disk_full": Code(503, "the ledger's disk is full; reads go on"),
     "private_salt_required": Code(422, "production asks for a private_salt of at least 128 bits when env is set"),
     "entry_too_large": Code(422, "the command does not fit into a ledger entry"),

@@ -7,6 +7,7 @@ somebody opens no other. Members of a private object are named `<field>.<key>`.
 
 import base64
 import binascii
+import hashlib
 import hmac
 import re
 from dataclasses import dataclass
@@ -75,6 +76,18 @@ def seal(body: dict[str, object], private: tuple[str, ...], salt: bytes) -> Seal
             case value:
                 public[field] = close(field, value)
     return Sealed(public, openings)
+
+
+def body_field(body_sha256: str) -> str:
+    """The name under which the signed body itself is kept beside its private values."""
+    return f"body:{body_sha256}"
+
+
+def body_opening(body: bytes, salt: bytes) -> Opening:
+    """The whole body as it was signed, so that whoever holds the private file can check the signature's hash."""
+    text, field = body.decode(), body_field(hashlib.sha256(body).hexdigest())
+    own_salt = salt_of_field(salt, field)
+    return Opening(commit_value(own_salt, text), field, text, own_salt)
 
 
 def salt_of_field(salt: bytes, field: str) -> bytes:

@@ -51,6 +51,8 @@ async def answer_command(shared: Shared, request: Request) -> Response:
     value = parse_json(body)
     signer = verify_request(service, scope, body, arrived_us)
     Query(scope["query_string"], ())
+    if matched.route.kind == "job.submit" and service.disk_is_short():
+        raise Problem("disk_short", "the ledger's disk is nearly full; jobs are taken again when there is room")
     prepared = prepare(service, matched.route, body, value, signer.hotkey)
     record = await _record(service, matched.route, prepared, signer, arrived_us)
     command = _command(matched, record, signer, prepared)
@@ -118,7 +120,8 @@ def _sealed(service: Service, route: Route, body: bytes, fields: dict[str, objec
         raise Problem("invalid_body", str(error), field=error.field) from error
     if not sealed.openings and sealing.SALT_FIELD not in fields:
         return Prepared(body.decode(), False, ())
-    return Prepared(strict_json.dumps(sealed.public), True, tuple(sealed.openings))
+    openings = (*sealed.openings, sealing.body_opening(body, salt))
+    return Prepared(strict_json.dumps(sealed.public), True, openings)
 
 
 async def _record(

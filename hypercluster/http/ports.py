@@ -80,6 +80,9 @@ class Service(Protocol):
     def readiness(self) -> Sequence[Check]:
         """The checks behind /health and /ready, in their fixed order."""
 
+    def disk_is_short(self) -> bool:
+        """Whether no more jobs are taken for lack of disk space."""
+
     def policies(self) -> Sequence[PolicyRecord]:
         """Every adopted policy, oldest first."""
 

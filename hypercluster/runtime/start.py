@@ -21,6 +21,7 @@ from hypercluster.runtime.workers.attempts import Attempts
 from hypercluster.runtime.workers.base import Supervisor
 from hypercluster.runtime.workers.expiry import expire_leases, reclaim_nodes
 from hypercluster.runtime.workers.placement import place_jobs
+from hypercluster.runtime.workers.retention import Retention
 from hypercluster.runtime.workers.snapshots import take_snapshots
 from hypercluster.runtime.writer import Commit, Submission, Writer
 
@@ -124,6 +125,7 @@ async def workers(service: Service) -> AsyncIterator[None]:
     supervisor.start("nodes", lambda: reclaim_nodes(service))
     supervisor.start("placement", lambda: place_jobs(service))
     supervisor.start("attempts", attempts.watch)
+    supervisor.start("retention", Retention(service).sweep)
     supervisor.start("snapshots", lambda: take_snapshots(service))
     try:
         yield

@@ -88,6 +88,32 @@ def test_decisions_under_other_rules_are_named_with_their_release(ledger, tmp_pa
     assert report.levels[2].unverifiable["decided under rules 7"] > 0
 
 
+def grander(pos, entry):
+    """A node's claim made grander, in the command and in its event alike."""
+    if entry["type"] == "node.registered":
+        entry["command"]["public"] = entry["command"]["public"].replace('"gpu_count":', '"cpu_cores":7,"gpu_count":')
+        entry["data"]["facts"]["cpu_cores"] = 7
+
+
+def test_a_sealed_body_is_compared_with_the_signed_one_by_who_holds_the_private_file(ledger, tmp_path):
+    path = forging.copy(ledger, tmp_path / "copy")
+    forging.rewrite(path, ledgers.ORIGIN, ledgers.LEDGER_KEY, grander)
+    report = verify(path)
+    assert [level.state for level in report.levels] == ["passed", "failed", "not run", "not run"]
+    assert "says something else" in report.levels[1].wrong.reason
+    for file in path.parent.glob("private.sqlite3*"):
+        file.unlink()
+    without = verify(path)
+    assert without.ok
+    assert without.levels[1].withheld["body with private fields"] > 0
+
+
+def test_bodies_with_private_fields_are_checked_where_the_private_file_is(ledger):
+    report = verify(ledger)
+    assert report.ok
+    assert "body with private fields" not in report.levels[1].withheld
+
+
 def test_events_that_no_command_explains_are_found(tmp_path):
     """Sound bytes by a program that appends what it likes."""
     ledger = ledger_files.new_ledger(tmp_path / "challenge.sqlite3")

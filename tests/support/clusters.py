@@ -50,8 +50,9 @@ class LyingHost(Host):
         bin_dir = self.directory / "bin"
         bin_dir.mkdir(parents=True, exist_ok=True)
         fake = bin_dir / "python3"
-        fake.write_text(f"#!{sys.executable} -I\n" + self.rewrite + _FAKE, encoding="utf-8")
-        fake.chmod(0o755)
+        if not fake.exists():  # written once: a program may be starting from it while the next command comes
+            fake.write_text(f"#!{sys.executable} -I\n" + self.rewrite + _FAKE, encoding="utf-8")
+            fake.chmod(0o755)
         return {**env, "PATH": f"{bin_dir}:{env['PATH']}"}
 
 

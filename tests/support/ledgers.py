@@ -138,7 +138,8 @@ class Town:
             signature=base64.b64encode(raw).decode(),
         )
         command = router.signed_command(matched, record, actor=signer.hotkey, nonce=text.nonce, body=stored)
-        return Submission(command, record, tuple(sealed.openings) if sealed else ())
+        openings = (*sealed.openings, sealing.body_opening(data, b"\x01" * 32)) if sealed else ()
+        return Submission(command, record, openings)
 
     def report(self, kind: str, body: BaseModel, *, cause: int, attempt: int = 0) -> Answer:
         """What the server makes of a worker's fact."""
