@@ -21,12 +21,13 @@ KEEPALIVE_S, KEEPALIVE_MAX = 5, 3
 OUTPUT_CAP_BYTES = 65_536
 
 # Loads modules that stand on its input, then runs the last one. Nothing else of a program is ever in argv.
+# It ends without Python's own way out, which would wait a second for the thread that reads the input, then abort.
 _LOADER = (
-    "import sys,types;b=sys.stdin.buffer\n"
+    "import os,sys,types;b=sys.stdin.buffer\n"
     "for _ in range(int(b.readline())):\n"
     " n,s=b.readline().split();m=types.ModuleType(n.decode());sys.modules[m.__name__]=m\n"
     " exec(compile(b.read(int(s)),m.__name__,'exec'),m.__dict__)\n"
-    "m.main()"
+    "m.main();os._exit(0)"
 )
 _SHARED = ("wire", "processes", "places")
 _PACKAGE = "hypercluster.effects.remote"

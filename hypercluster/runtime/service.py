@@ -100,7 +100,8 @@ class Service:
             command = router.internal_command(kind, body, cause=cause, attempt=attempt, received_us=self.now_us())
             answer = await self.submit(command, router.record_of(command))
             decision = answer.decision
-            if not isinstance(decision, Refused) or CODES[decision.code].status not in (429, 503):
+            retryable = isinstance(decision, Refused) and CODES[decision.code].status in (429, 503)
+            if not retryable or self.stopping.is_set():
                 break
             await self.sleep(RETRY_S)
         if answer.last is not None:

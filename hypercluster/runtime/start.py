@@ -38,7 +38,7 @@ async def running(settings: Settings, clock: Clock | None = None) -> AsyncIterat
     store = open_store(settings.ledger_path, settings.slug)
     service = None
     try:
-        if store.ledger.size == 0:
+        if not store.state.policy.policies:
             begin_ledger(store, settings, clock)
         check_against_ledger(store, settings)
         service = Service(settings, store, ssh_client(settings, store.directory), clock)
@@ -67,11 +67,14 @@ def begin_ledger(store: Store, settings: Settings, clock: Clock) -> None:
         operators=settings.operators,
         release=VERSION,
     )
-    begun = BeginPolicy(policy=policy_of(settings.profile), rules=RULES, release=VERSION)
-    guard = ClockGuard(clock, 0)
+    info = store.state.ledger.info.get("ledger")  # there already where the first start was cut off in between
+    profile = settings.profile if info is None else info.profile
+    begun = BeginPolicy(policy=policy_of(profile), rules=RULES, release=VERSION)
+    guard = ClockGuard(clock, store.state.at_us)
     changes: list[Commit] = []
     writer = Writer(store.ledger, store.state, guard, store.private, changes.append)
-    for kind, body, cause in (("ledger.open", opened, 0), ("policy.begin", begun, 1)):
+    steps = (("ledger.open", opened, 0), ("policy.begin", begun, 1))
+    for kind, body, cause in steps if info is None else steps[1:]:
         command = router.internal_command(kind, body, cause=cause, attempt=0, received_us=clock.wall_us())
         submission = Submission(command, router.record_of(command))
         writer.decide_now([submission])
@@ -108,7 +111,10 @@ def ssh_client(settings: Settings, directory: Path) -> Ssh:
     """The SSH client with the challenge's own key, made at the first start."""
     path = settings.ssh_key_path or directory / "keys" / "ssh_client"
     if not path.exists():
-        generate_client_key(path)
+        fresh = path.with_name(path.name + ".new")  # complete or absent, never half-written
+        fresh.unlink(missing_ok=True)
+        generate_client_key(fresh)
+        fresh.rename(path)
     allowed = Allowed(settings.profile, settings.ssh_allow_networks)
     return Ssh(path, allowed, connect_timeout_s=settings.ssh_connect_timeout_s)
 

@@ -30,6 +30,7 @@ GROUP_MAX = 1000
 QUEUE_MAX = 10_000
 SNAPSHOT = "weights.snapshot"
 ACCEPT_CLOCK = "clock.accept"
+_STOPPED = Refused("not_ready", "the server stops")
 
 log = structlog.get_logger()
 
@@ -89,6 +90,7 @@ class Writer:
         self._queue: queue.Queue[Submission | None] = queue.Queue(QUEUE_MAX)
         self._nonces = LooseNonces()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._stopped = False
         self.fault: str | None = None
         self.groups = 0
 
@@ -101,11 +103,13 @@ class Writer:
         self._process(submissions)
 
     def stop(self) -> None:
-        """Decide what waits, then end the thread."""
+        """Decide what waits, then end the thread. What comes later is refused."""
+        self._stopped = True
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
-        self._ledger.idle()
+        self._refuse_rest()
+        self._idle()
 
     @property
     def blocked(self) -> str | None:
@@ -115,11 +119,24 @@ class Writer:
     def submit(self, command: Command, record: CommandRecord, openings: Sequence[Opening] = ()) -> Future[Answer]:
         """Queue a command. The future gives its answer after the commit."""
         submission = Submission(command, record, tuple(openings))
+        submission.future.set_running_or_notify_cancel()  # who stops waiting cannot take it back
+        if self._stopped:
+            submission.future.set_result(Answer(_STOPPED))
+            return submission.future
         try:
             self._queue.put_nowait(submission)
         except queue.Full:
             submission.future.set_result(Answer(Refused("overloaded", "too many commands are waiting")))
         return submission.future
+
+    def _refuse_rest(self) -> None:
+        while True:
+            try:
+                submission = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if submission is not None:
+                submission.future.set_result(Answer(_STOPPED))
 
     def _run(self) -> None:
         while True:
@@ -154,10 +171,24 @@ class Writer:
             log.warning("ledger_idle_failed", error=str(error))
 
     def _process(self, submissions: Sequence[Submission]) -> None:
+        mark = self._state.mark()
+        try:
+            if self.fault is None:
+                self._finish(self._decide_all(submissions, mark))
+                return
+        except Exception as error:  # what is on disk is not known: a restart reads it; until then the thread answers
+            self._state.rollback(mark)
+            log.exception("writer_stopped", commands=len(submissions), error=str(error))
+            self.fault = f"the ledger takes no writes until a restart: {error}"
+        for submission in submissions:
+            if not submission.future.done():
+                submission.future.set_result(Answer(Refused("not_ready", self.fault)))
+
+    def _decide_all(self, submissions: Sequence[Submission], mark: tuple[int, int, int]) -> _Group:
+        """Decide and commit."""
         at_us = self._guard.now_us()
         context = Context(at_us=at_us, size=self._ledger.size, root=self._ledger.root().hex())
         group = _Group(self._ledger.batch(at_us), context)
-        mark = self._state.mark()
         for submission in submissions:
             group.answers.append((submission, self._take(group, submission)))
         if group.recorded:
@@ -165,7 +196,7 @@ class Writer:
             if fault is not None:
                 self._state.rollback(mark)
                 group.answers = [(submission, Answer(fault)) for submission in submissions]
-        self._finish(group)
+        return group
 
     def _take(self, group: _Group, submission: Submission) -> Answer:
         command = submission.command

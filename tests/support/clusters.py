@@ -58,7 +58,7 @@ class LyingHost(Host):
 
 _FAKE = textwrap.dedent(
     """
-    import sys, types
+    import os, sys, types
     b = sys.stdin.buffer
     for _ in range(int(b.readline())):
         name, size = b.readline().split()
@@ -66,6 +66,7 @@ _FAKE = textwrap.dedent(
         sys.modules[module.__name__] = module
         exec(compile(rewrite(b.read(int(size)).decode()), module.__name__, "exec"), module.__dict__)
     module.main()
+    os._exit(0)
     """
 )
 

@@ -28,6 +28,7 @@ log = structlog.get_logger()
 LIVE = ("provisioning", "running", "collecting")
 CLEAN_DEADLINE_S = 20.0
 IDLE_S = 0.5
+STOP_S = 20.0  # the longest that a node may take to end its ranks, and some room for a report
 
 
 class Attempts:
@@ -39,9 +40,11 @@ class Attempts:
         self._gangs: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, asyncio.Event] = {}
         self._launched: set[str] = set()
+        self._reporting: set[str] = set()
 
     async def watch(self) -> None:
         """One pass: launch what was placed, stop what ended, clean up what is over, have it scored."""
+        seen = self._service.head()  # what happens during the pass is looked at in the next one, at once
         for status in LIVE:
             for row in self._service.all_rows("attempt", {"status": status}):
                 await self._look_at(row.record)
@@ -50,23 +53,29 @@ class Attempts:
                 self._end(row.record)
         for row in self._service.all_rows("job", {"status": "scoring"}):
             await self._score(row.record.job_id, row.record.attempts)
-        await self._service.wait_for_event(IDLE_S)
+        await self._service.wait_for_event(IDLE_S, seen)
 
     async def stop(self) -> None:
-        """Kill every gang of this process; what they leave is cleaned at the next start."""
-        for task in self._gangs.values():
+        """Kill every gang, but hear out those that are over. What they leave on nodes is cleaned at the next start."""
+        tasks = dict(self._gangs)
+        for key, task in tasks.items():
+            if key not in self._reporting:
+                task.cancel()
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=STOP_S)
+        for task in tasks.values():
             task.cancel()
-        await asyncio.gather(*self._gangs.values(), return_exceptions=True)
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def _look_at(self, attempt: Attempt) -> None:
         key = _key(attempt)
         if key in self._gangs:
             return
-        if attempt.placed_pos < self._first:
-            await self._report_lost(attempt)
-        elif key not in self._launched:  # the read models may lag: an attempt is launched once, whatever they say
-            self._launched.add(key)
+        if attempt.placed_pos >= self._first and key not in self._launched:
+            self._launched.add(key)  # an attempt is launched once, however late the read models are
             self._start(key, self._launch(attempt))
+        else:  # of an earlier process, or its gang failed here; where only the read models are late it is refused
+            await self._report_lost(attempt)
 
     def _end(self, attempt: Attempt) -> None:
         key = _key(attempt)
@@ -83,6 +92,7 @@ class Attempts:
     def _forget(self, key: str, task: asyncio.Task[None]) -> None:
         self._gangs.pop(key, None)
         self._stops.pop(key, None)
+        self._reporting.discard(key)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("attempt_failed", attempt=key, error=repr(error))
 
@@ -100,8 +110,11 @@ class Attempts:
         outcome = await run_gang(
             plan, ssh=self._service.ssh, on_running=on_running, on_collecting=on_collecting, stop=stop
         )
+        self._reporting.add(_key(attempt))
         await self._report_over(attempt, outcome)
-        await self._clean_nodes(attempt, plan)
+        self._reporting.discard(_key(attempt))
+        if not self._service.stopping.is_set():
+            await self._clean_nodes(attempt, plan)
 
     async def _clean(self, attempt: Attempt) -> None:
         await self._clean_nodes(attempt, gang_plan(self._service, attempt))
