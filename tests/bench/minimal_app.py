@@ -42,9 +42,9 @@ class Log:
 
     def _run(self) -> None:
         db = apsw.Connection(str(self._path))
-        db.execute(
-            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE event(pos INTEGER PRIMARY KEY, e, c)"
-        )
+        db.pragma("journal_mode", "WAL")
+        db.pragma("synchronous", "FULL")
+        db.execute("CREATE TABLE event(pos INTEGER PRIMARY KEY, entry, chain)")
         pos, chain = 0, b""
         while True:
             group = [self._queue.get()]

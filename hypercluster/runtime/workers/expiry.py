@@ -7,6 +7,7 @@ from hypercluster.domain.nodes.internal import ReclaimNode
 from hypercluster.runtime.service import Service
 
 IDLE_S = 1.0
+RECLAIM_EVERY_S = 5.0  # a fraction of any sensible liveness window; each pass reads all healthy nodes
 
 
 async def expire_leases(service: Service) -> None:
@@ -28,4 +29,4 @@ async def reclaim_nodes(service: Service) -> None:
     for row in service.all_rows("node", {"status": "healthy"}):
         if service.now_us() - row.record.last_seen_us > limit_us:
             await service.report("node.reclaim", ReclaimNode(node_id=row.record.node_id), cause=row.pos)
-    await asyncio.sleep(IDLE_S)
+    await asyncio.sleep(RECLAIM_EVERY_S)
