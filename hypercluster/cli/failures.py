@@ -1,5 +1,7 @@
 """From every family of expected errors to what is said about it. Loaded before a command runs, so kept light."""
 
+import errno
+
 from typer.exceptions import TyperException
 
 from events import errors as ledger
@@ -17,8 +19,12 @@ _LEDGER: tuple[tuple[type[Exception], Exit, str], ...] = (
     (ledger.LedgerReadOnly, Exit.USAGE, "ledger_read_only"),
     (ledger.BlobMissing, Exit.NOT_FOUND, "blob_missing"),
     (ledger.UnknownEvent, Exit.USAGE, "unknown_event"),
-    (ledger.LedgerError, Exit.INTEGRITY, "ledger_damaged"),
+    (ledger.WrongKey, Exit.USAGE, "wrong_key"),
+    (ledger.CodecError, Exit.INTEGRITY, "ledger_damaged"),
+    (ledger.LedgerError, Exit.FAULT, "ledger_error"),
 )
+
+_NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 _NEXT = {
     Exit.AUTH: "hypercluster keys show",
@@ -63,8 +69,17 @@ def _explain_api(error: ApiError) -> Failure:
 
 
 def _explain_system(error: OSError) -> Failure:
+    if error.errno in _NO_ADDRESS or (error.errno or 0) < 0:  # names that do not resolve have negative numbers
+        return _explain_address(error)
     path = f": {error.filename}" if error.filename else ""
     message = f"{error.strerror or error}{path}"
     if isinstance(error, FileNotFoundError):
         return Failure(Exit.NOT_FOUND, "file_not_found", message, "check the path")
     return Failure(Exit.USAGE, "file_unusable", message, "check the path and its permissions")
+
+
+def _explain_address(error: OSError) -> Failure:
+    taken = error.errno == errno.EADDRINUSE
+    hint = "stop the program that listens there, or choose another --port" if taken else "correct --host"
+    exit_with = Exit.CONFLICT if taken else Exit.USAGE
+    return Failure(exit_with, "address_taken" if taken else "address_unusable", error.strerror or str(error), hint)

@@ -35,12 +35,24 @@ class Nouns(TyperGroup):
         return load(cmd_name)
 
 
+_ROOT_ONLY = ("install_completion", "show_completion")
+
+
 def load(name: str) -> Any:
     """The command of one noun."""
     noun = NOUNS[name]
     command = get_command(getattr(import_module(noun.module), noun.attribute))
     command.name = name
+    command.params = [option for option in command.params if option.name not in _ROOT_ONLY]
+    command.rich_help_panel = _panel(command)
     return command
+
+
+def _panel(command: Any) -> str | None:
+    """The help panel of a command; a group stands where its first command does."""
+    children = getattr(command, "commands", None)
+    found: str | None = _panel(next(iter(children.values()))) if children else command.rich_help_panel
+    return found
 
 
 app = typer.Typer(cls=Nouns, pretty_exceptions_enable=False)

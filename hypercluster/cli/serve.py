@@ -19,6 +19,14 @@ app = typer.Typer()
 
 DEFAULT_PORT = 3200
 
+# Settings that the command line can give too.
+_OPTIONS = {
+    "HYPER_PROFILE": "--profile",
+    "CHALLENGE_HOST": "--host",
+    "CHALLENGE_PORT": "--port",
+    "CHALLENGE_DATABASE_URL": "--data",
+}
+
 
 @app.command(
     "serve", epilog="Example: hypercluster serve --profile sim --data ./data --port 3200", rich_help_panel=OPERATE
@@ -32,15 +40,18 @@ def serve(
     data: Annotated[Path | None, typer.Option("--data", help="Directory of the ledger and all other files.")] = None,
 ) -> None:
     """Serve the API and run the workers until SIGTERM or SIGINT."""
-    from hypercluster.runtime.settings import load  # noqa: PLC0415 - heavy, and only this command needs it
+    from hypercluster.runtime.settings import SettingsError, load  # noqa: PLC0415 - heavy, only this command needs it
 
-    settings = load(profile, _overrides(profile, host, port, data))
-    for warning in settings.warnings:
-        render.note(f"warning: {warning}")
-    if settings.profile == "sim" and not settings.host.startswith("127."):
-        message = f"the sim profile listens on loopback only, not on {settings.host}"
-        raise CliError(message, code="loopback_only", exit_with=Exit.USAGE, hint="leave out --host", field="--host")
-    _run(settings)
+    try:
+        settings = load(profile, _overrides(profile, host, port, data))
+        for warning in settings.warnings:
+            render.note(f"warning: {warning}")
+        _run(settings)
+    except SettingsError as error:
+        field = f"{_OPTIONS[error.name]} or {error.name}" if error.name in _OPTIONS else error.name
+        raise CliError(
+            error.problem, code="setting_refused", exit_with=Exit.USAGE, hint=error.fix, field=field
+        ) from error
 
 
 def _overrides(profile: str, host: str | None, port: int | None, data: Path | None) -> dict[str, object]:
@@ -53,7 +64,7 @@ def _overrides(profile: str, host: str | None, port: int | None, data: Path | No
         given["port"] = port
     elif "CHALLENGE_PORT" not in os.environ and profile == "sim":
         given["port"] = DEFAULT_PORT
-    if data is not None and "CHALLENGE_DATABASE_URL" not in os.environ:
+    if data is not None:
         given["database_url"] = f"sqlite:///{data.resolve()}/challenge.sqlite3"
     return given
 

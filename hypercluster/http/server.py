@@ -5,7 +5,7 @@ import math
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -20,15 +20,20 @@ GRACE_S = 10  # for requests that run when the server is told to stop
 class Server(uvicorn.Server):
     """uvicorn's server, which tells the application about a stop signal while streams can still say good-bye."""
 
-    def __init__(self, config: uvicorn.Config, application: Application) -> None:
+    def __init__(self, config: uvicorn.Config, application: Application, on_started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._application = application
+        self._application, self._on_started = application, on_started
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal or `stop`."""
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve. From here on a stop signal ends the server in good order."""
+        await super().startup(sockets)
+        self._on_started()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -55,7 +60,9 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def make_server(application: Application, host: str, port: int) -> Server:
+def make_server(
+    application: Application, host: str, port: int, on_started: Callable[[], None] = lambda: None
+) -> Server:
     """A server for this application; `await server.serve()` runs it, on `sockets` where given."""
     limits = application.shared.limits
     config = uvicorn.Config(
@@ -72,4 +79,4 @@ def make_server(application: Application, host: str, port: int) -> Server:
         timeout_keep_alive=math.ceil(limits.idle_s),
         timeout_graceful_shutdown=GRACE_S,
     )
-    return Server(config, application)
+    return Server(config, application, on_started)

@@ -23,10 +23,10 @@ async def serve_until_told(settings: Settings) -> None:
     configure_logs()
     with listening_socket(settings.host, settings.port) as listening:
         async with running(settings) as service:
-            address = listening.getsockname()
-            log.info("listening", host=address[0], port=address[1], profile=service.profile, origin=service.origin)
-            application = Application(service)
-            await make_server(application, settings.host, settings.port).serve(sockets=[listening])
+            host, port = listening.getsockname()[:2]
+            facts = {"host": host, "port": port, "profile": service.profile, "origin": service.origin}
+            server = make_server(Application(service), host, port, lambda: log.info("listening", **facts))
+            await server.serve(sockets=[listening])
             log.info("stopping", seq=service.head())
 
 

@@ -35,6 +35,8 @@ READ_WAIT_S = 5.0
 RETRY_S = 0.5
 PAGE = 500
 DISK_RESERVE_PPM = 100_000
+DISK_FREE_MIN = 16 * 1024 * 1024
+DISK_LOOK_US = 500_000
 
 log = structlog.get_logger()
 
@@ -62,7 +64,8 @@ class Service:
         self.mirror = Mirror(store.models, self._applied)
         self.writer = Writer(store.ledger, store.state, self._guard, store.private, self.mirror.push)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._advanced = asyncio.Condition()
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._disk_free, self._disk_looked_us = 0, 0
         self.draining = False
         self.stopping = asyncio.Event()
         self.failing_workers: set[str] = set()
@@ -120,23 +123,26 @@ class Service:
 
     async def read_at(self, pos: int) -> bool:
         """Wait, bounded, until the read models hold this event. False when they do not get there in time."""
-        if self.mirror.pos >= pos:
-            return True
-        try:
-            async with asyncio.timeout(READ_WAIT_S), self._advanced:
-                await self._advanced.wait_for(lambda: self.mirror.pos >= pos)
-        except TimeoutError:
-            return False
-        return True
+        return await self._reached(pos, READ_WAIT_S)
 
     async def wait_for_event(self, timeout_s: float, after: int | None = None) -> None:
         """Wait until an event after this number (default: the head now) can be read, or the time is over."""
-        seen = self.mirror.pos if after is None else after
+        await self._reached((self.mirror.pos if after is None else after) + 1, timeout_s)
+
+    async def _reached(self, pos: int, timeout_s: float) -> bool:
+        if self.mirror.pos >= pos:
+            return True
+        waiter = (pos, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
         try:
-            async with asyncio.timeout(timeout_s), self._advanced:
-                await self._advanced.wait_for(lambda: self.mirror.pos > seen)
+            async with asyncio.timeout(timeout_s):
+                await waiter[1]
         except TimeoutError:
-            return
+            return False
+        finally:
+            if not waiter[1].done() or waiter[1].cancelled():
+                self._waiters = [one for one in self._waiters if one is not waiter]
+        return True
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, but not beyond the start of the shutdown."""
@@ -239,8 +245,10 @@ class Service:
         return usage.free * 1_000_000 < usage.total * DISK_RESERVE_PPM
 
     def _disk_fault(self) -> str | None:
-        usage = shutil.disk_usage(self.store.directory)
-        return "the ledger's disk is full" if usage.free < 16 * 1024 * 1024 else None
+        now_us = self._clock.monotonic_us()
+        if now_us - self._disk_looked_us > DISK_LOOK_US or not self._disk_looked_us:
+            self._disk_free, self._disk_looked_us = shutil.disk_usage(self.store.directory).free, now_us
+        return "the ledger's disk is full" if self._disk_free < DISK_FREE_MIN else None
 
     def set_draining(self, draining: bool) -> None:
         """Enter or leave drain mode: no writes are taken, workers finish what runs."""
@@ -276,11 +284,12 @@ class Service:
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._notifying = asyncio.ensure_future(self._notify())
-
-    async def _notify(self) -> None:
-        async with self._advanced:
-            self._advanced.notify_all()
+        """Let those go on whose event can be read now. Belongs to the event loop."""
+        pos, waiting = self.mirror.pos, self._waiters
+        self._waiters = [one for one in waiting if one[0] > pos]
+        for wanted, future in waiting:
+            if wanted <= pos and not future.done():
+                future.set_result(None)
 
 
 def _check(name: str, fault: str | None) -> Check:

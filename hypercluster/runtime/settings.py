@@ -42,20 +42,71 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True, case_sensitive=True)
 
-    profile: str = Field(PRODUCTION, validation_alias="HYPER_PROFILE")
-    slug: str = Field("hypercluster", validation_alias="CHALLENGE_SLUG")
-    version: str = Field("0.1.0", validation_alias="CHALLENGE_VERSION")
-    audience: str = Field("", validation_alias="HYPER_AUDIENCE")
-    database_url: str = Field("sqlite:////data/challenge.sqlite3", validation_alias="CHALLENGE_DATABASE_URL")
-    shared_token: str | None = Field(None, validation_alias="CHALLENGE_SHARED_TOKEN", repr=False)
-    host: str = Field("0.0.0.0", validation_alias="CHALLENGE_HOST")  # noqa: S104 - a container's port
-    port: int = Field(8000, validation_alias="CHALLENGE_PORT", ge=0, le=65535)
-    operators: Names = Field((), validation_alias="HYPER_OPERATORS")
-    combined_worker: bool = Field(True, validation_alias="HYPER_COMBINED_WORKER")
-    ssh_allow_networks: Names = Field((), validation_alias="HYPER_SSH_ALLOW_NETWORKS")
-    ssh_key_path: Path | None = Field(None, validation_alias="HYPER_SSH_KEY_PATH")
-    ssh_connect_timeout_s: int = Field(15, validation_alias="HYPER_SSH_CONNECT_TIMEOUT_S", ge=1, le=120)
-    output_cap_bytes: int = Field(16 * 1024 * 1024, validation_alias="HYPER_OUTPUT_CAP_BYTES", ge=1024, le=2**30)
+    profile: str = Field(
+        PRODUCTION,
+        validation_alias="HYPER_PROFILE",
+        description="`production` or `sim`; sim stays on one machine and listens on loopback",
+    )
+    slug: str = Field("hypercluster", validation_alias="CHALLENGE_SLUG", description="name of the challenge at Base")
+    version: str = Field("0.1.0", validation_alias="CHALLENGE_VERSION", description="release that is told to Base")
+    audience: str = Field(
+        "",
+        validation_alias="HYPER_AUDIENCE",
+        description="what signed requests are made for, as `hypercluster@mainnet`; default: the slug",
+    )
+    database_url: str = Field(
+        "sqlite:////data/challenge.sqlite3",
+        validation_alias="CHALLENGE_DATABASE_URL",
+        description="the ledger: `sqlite:///` and an absolute path; all other files stand beside it",
+    )
+    shared_token: str | None = Field(
+        None,
+        validation_alias="CHALLENGE_SHARED_TOKEN",
+        description="the token that Base also holds; required in production",
+        repr=False,
+    )
+    host: str = Field(
+        "0.0.0.0",  # noqa: S104 - a container's port
+        validation_alias="CHALLENGE_HOST",
+        description="address to listen on; sim: 127.0.0.1",
+    )
+    port: int = Field(
+        8000, validation_alias="CHALLENGE_PORT", description="port to listen on; 0 takes a free one", ge=0, le=65535
+    )
+    operators: Names = Field(
+        (),
+        validation_alias="HYPER_OPERATORS",
+        description="hotkeys of operators, comma-separated; required in production, written into event 1",
+    )
+    combined_worker: bool = Field(
+        True,
+        validation_alias="HYPER_COMBINED_WORKER",
+        description="run the workers in the server; `false` is the API alone, which runs no jobs and ends no leases",
+    )
+    ssh_allow_networks: Names = Field(
+        (),
+        validation_alias="HYPER_SSH_ALLOW_NETWORKS",
+        description="private ranges that may be connected to, comma-separated CIDR; loopback never in production",
+    )
+    ssh_key_path: Path | None = Field(
+        None,
+        validation_alias="HYPER_SSH_KEY_PATH",
+        description="private SSH key of the challenge; default: `keys/ssh_client`, made at the first start",
+    )
+    ssh_connect_timeout_s: int = Field(
+        15,
+        validation_alias="HYPER_SSH_CONNECT_TIMEOUT_S",
+        description="seconds until a node counts as unreachable",
+        ge=1,
+        le=120,
+    )
+    output_cap_bytes: int = Field(
+        16 * 1024 * 1024,
+        validation_alias="HYPER_OUTPUT_CAP_BYTES",
+        description="output kept of each rank and stream, bytes",
+        ge=1024,
+        le=2**30,
+    )
     policy_overrides: dict[str, PolicyValue] = Field(default_factory=dict, validation_alias="policy_overrides")
     warnings: tuple[str, ...] = Field((), validation_alias="warnings")
 
@@ -146,6 +197,11 @@ def policy_overrides(environment: Mapping[str, str]) -> dict[str, PolicyValue]:
     if allowlist is not None:
         found["image_allowlist"] = tuple(part.strip() for part in allowlist.split(",") if part.strip())
     return found
+
+
+def variable_of(field: str) -> str:
+    """The variable that says the same as this field of the policy."""
+    return next((name for name, (named, _) in _POLICY_NUMBERS.items() if named == field), _ALLOWLIST)
 
 
 _ALLOWLIST = "HYPER_JOB_IMAGE_ALLOWLIST"

@@ -15,7 +15,7 @@ from hypercluster.effects.ssh import Ssh, generate_client_key
 from hypercluster.release import VERSION
 from hypercluster.runtime.clock import Clock, ClockGuard
 from hypercluster.runtime.service import Service
-from hypercluster.runtime.settings import SIM, Settings, SettingsError
+from hypercluster.runtime.settings import SIM, Settings, SettingsError, variable_of
 from hypercluster.runtime.store import Store, ledger_key, open_store
 from hypercluster.runtime.workers.attempts import Attempts
 from hypercluster.runtime.workers.base import Supervisor
@@ -103,20 +103,32 @@ def check_against_ledger(store: Store, settings: Settings) -> None:
     for name, value in settings.policy_overrides.items():
         found = getattr(policy, name)
         if found != value:
-            message = f"the ledger's policy says {found}, the environment says {value}"
-            raise SettingsError(name, message, "unset it, or adopt a policy with an operator's key")
+            message = f"the ledger's policy says {found} for {name}, the environment says {value}"
+            fix = "unset it, or adopt a policy with `hypercluster operator policy adopt`"
+            raise SettingsError(variable_of(name), message, fix)
 
 
 def ssh_client(settings: Settings, directory: Path) -> Ssh:
-    """The SSH client with the challenge's own key, made at the first start."""
+    """The SSH client with the challenge's own key, made at the first start.
+
+    Raises: SettingsError
+    """
     path = settings.ssh_key_path or directory / "keys" / "ssh_client"
-    if not path.exists():
-        fresh = path.with_name(path.name + ".new")  # complete or absent, never half-written
-        fresh.unlink(missing_ok=True)
-        generate_client_key(fresh)
-        fresh.rename(path)
-    allowed = Allowed(settings.profile, settings.ssh_allow_networks)
-    return Ssh(path, allowed, connect_timeout_s=settings.ssh_connect_timeout_s)
+    try:
+        allowed = Allowed(settings.profile, settings.ssh_allow_networks)
+    except ValueError as error:
+        fix = "name private or carrier-grade ranges only, as 10.0.0.0/8"
+        raise SettingsError("HYPER_SSH_ALLOW_NETWORKS", str(error), fix) from error
+    try:
+        if not path.exists():
+            fresh = path.with_name(path.name + ".new")  # complete or absent, never half-written
+            fresh.unlink(missing_ok=True)
+            generate_client_key(fresh)
+            fresh.rename(path)
+        return Ssh(path, allowed, connect_timeout_s=settings.ssh_connect_timeout_s)
+    except (OSError, ValueError) as error:
+        fix = "name a private key in OpenSSH format without a passphrase, or a file to make in a directory that exists"
+        raise SettingsError("HYPER_SSH_KEY_PATH", f"{path} is no usable key: {error}", fix) from error
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from nacl.signing import SigningKey
 from events import registry
 from events.blobs import BlobStore
 from events.envelope import Recorded
+from events.errors import WrongKey
 from events.ledger import Ledger, LedgerReader
 from events.private import PrivateStore
 from projections.fold import State, evolve
@@ -18,6 +19,7 @@ from projections.state import Changes
 from projections.tables import ReadModels, ReadView
 
 PAGE = 1000
+SECRET_BYTES = 32
 
 
 @dataclass(slots=True)
@@ -45,11 +47,6 @@ def ledger_key(directory: Path) -> SigningKey:
     """The key that signs checkpoints, made at the first start. 32 bytes, mode 0600."""
     path = directory / "keys" / "ledger.key"
     return SigningKey(_secret(path, lambda: bytes(SigningKey.generate())))
-
-
-def salt_key(directory: Path) -> bytes:
-    """The secret from which salts are made for bodies that bring none. 32 bytes, mode 0600."""
-    return _secret(directory / "keys" / "salt.key", lambda: secrets.token_bytes(32))
 
 
 def open_store(ledger_path: Path, slug: str) -> Store:
@@ -108,9 +105,15 @@ def recorded_pages(reader: LedgerReader, after: int = 0) -> Iterator[list[Record
 
 
 def _secret(path: Path, make: Callable[[], bytes]) -> bytes:
-    """The content of a secret file, made on first use; complete or absent, never half-written."""
+    """The content of a secret file, made on first use; complete or absent, never half-written.
+
+    Raises: WrongKey for a file that is no secret of ours
+    """
     if path.exists():
-        return path.read_bytes()
+        found = path.read_bytes()
+        if len(found) != SECRET_BYTES:
+            raise WrongKey(f"{path} holds {len(found)} bytes, not {SECRET_BYTES}", hint=f"restore {path} from a backup")
+        return found
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

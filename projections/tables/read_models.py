@@ -39,7 +39,16 @@ class ReadModels:
 
     def __init__(self, path: Path, seed: bytes) -> None:
         self.path, self._seed = path, seed
-        self._db = apsw.Connection(str(path))
+        try:
+            self._open()
+        except (apsw.NotADBError, apsw.CorruptError):  # nothing is lost: every row follows from the ledger
+            self._db.close()
+            for name in (path.name, path.name + "-wal", path.name + "-shm"):
+                path.with_name(name).unlink(missing_ok=True)
+            self._open()
+
+    def _open(self) -> None:
+        self._db = apsw.Connection(str(self.path))
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "journal_size_limit=67108864"):
             self._db.pragma(*pragma.split("="))
         self._ensure_schema()

@@ -1,6 +1,7 @@
 """Writes the generated pages of docs/reference: `uv run python tests/support/catalogue.py`."""
 
 import inspect
+import sys
 from pathlib import Path
 
 import msgspec
@@ -9,9 +10,14 @@ import events.types
 from events import registry
 from events.envelope import CommandRecord, Envelope, Event
 
+sys.path.insert(0, str(Path(__file__).parent))
+import pages_of_use
+
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "docs" / "reference" / "events.md"
 CODES = ROOT / "docs" / "reference" / "codes.md"
+CLI = ROOT / "docs" / "reference" / "cli.md"
+SETTINGS = ROOT / "docs" / "reference" / "settings.md"
 
 HEAD = """# Event catalogue
 
@@ -83,7 +89,12 @@ def codes_page() -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated page and what it should hold."""
-    return {EVENTS: events_page(), CODES: codes_page()}
+    return {
+        EVENTS: events_page(),
+        CODES: codes_page(),
+        CLI: pages_of_use.cli_page(),
+        SETTINGS: pages_of_use.settings_page(),
+    }
 
 
 if __name__ == "__main__":
