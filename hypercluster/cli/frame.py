@@ -41,10 +41,10 @@ _ROOT_ONLY = ("install_completion", "show_completion")
 def load(name: str) -> Any:
     """The command of one noun."""
     noun = NOUNS[name]
-    command = get_command(getattr(import_module(noun.module), noun.attribute))
+    command: Any = get_command(getattr(import_module(noun.module), noun.attribute))
     command.name = name
     command.params = [option for option in command.params if option.name not in _ROOT_ONLY]
-    command.rich_help_panel = _panel(command)
+    vars(command)["rich_help_panel"] = _panel(command)
     return command
 
 

@@ -190,12 +190,14 @@ def test_a_port_that_is_taken_is_said(data):
     assert "--port" in lines[2]
 
 
+@pytest.mark.slow
 def test_an_address_of_another_machine_is_said(data, operator, tmp_path):
     given = {"HYPER_OPERATORS": operator, "CHALLENGE_SHARED_TOKEN": "secret"}
     for host in ("192.0.2.1", "no-such-host.invalid"):
         refused(Exit.USAGE, "address_unusable", tmp_path / "new", "--port", "0", "--host", host, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "code", "about"),
     [
@@ -214,11 +216,13 @@ def test_a_file_that_was_overwritten_is_named(data, name, code, about):
     refused(code, about, data, *SIM)
 
 
+@pytest.mark.slow
 def test_another_ledgers_key_is_refused(data):
     (data / "keys" / "ledger.key").write_bytes(os.urandom(32))
     refused(Exit.USAGE, "wrong_key", data, *SIM)
 
 
+@pytest.mark.slow
 def test_read_models_that_were_overwritten_are_made_again(data):
     for path in data.glob("read-models.sqlite3*"):
         path.write_bytes(b"not what was here before" * 100)
@@ -227,6 +231,7 @@ def test_read_models_that_were_overwritten_are_made_again(data):
         assert process.wait(START_S) == Exit.DONE
 
 
+@pytest.mark.slow
 def test_a_backup_is_restored_and_served(data, tmp_path, capfd):
     copy = tmp_path / "restored"
     copy.mkdir()
