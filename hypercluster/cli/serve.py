@@ -20,11 +20,12 @@ app = typer.Typer()
 DEFAULT_PORT = 3200
 
 # Settings that the command line can give too.
+DATABASE_URL = "CHALLENGE_DATABASE_URL"  # says where the ledger is, whatever --data says
 _OPTIONS = {
     "HYPER_PROFILE": "--profile",
     "CHALLENGE_HOST": "--host",
     "CHALLENGE_PORT": "--port",
-    "CHALLENGE_DATABASE_URL": "--data",
+    DATABASE_URL: "--data",
 }
 
 
@@ -64,7 +65,9 @@ def _overrides(profile: str, host: str | None, port: int | None, data: Path | No
         given["port"] = port
     elif "CHALLENGE_PORT" not in os.environ and profile == "sim":
         given["port"] = DEFAULT_PORT
-    if data is not None:
+    if data is not None and DATABASE_URL in os.environ:
+        render.note(f"warning: {DATABASE_URL} is set and names the ledger; --data is not used")
+    elif data is not None:
         given["database_url"] = f"sqlite:///{data.resolve()}/challenge.sqlite3"
     return given
 

@@ -53,13 +53,21 @@ def parse_body(model: type[BaseModel], text: str) -> BaseModel:
     return model.model_validate({} if value is None else value)
 
 
-def signed_command(matched: Match, record: CommandRecord, *, actor: str, nonce: str | None, body: str) -> Command:
-    """The command of a signed request. body: its text, private values already replaced."""
+def signed_command(
+    matched: Match,
+    record: CommandRecord,
+    *,
+    actor: str,
+    nonce: str | None,
+    body: str,
+    model: BaseModel | None = None,
+) -> Command:
+    """The command of a signed request. body: its text, private values already replaced. model: what it parses to."""
     return Command(
         kind=matched.route.kind,
         actor=actor,
         origin="signed",
-        body=parse_body(matched.route.body, body),
+        body=model or parse_body(matched.route.body, body),
         digest=hashlib.sha256((record.text or "").encode()).digest(),
         received_us=record.received_us,
         path=matched.path,

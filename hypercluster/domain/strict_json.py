@@ -56,6 +56,8 @@ def dumps(value: object) -> str:
 
 
 def _check_depth(text: str, max_depth: int) -> None:
+    if text.count("[") + text.count("{") <= max_depth:
+        return  # too few to be too deep, wherever they stand
     depth = 0
     for token in _TOKEN.finditer(text):
         first = text[token.start()]

@@ -1,12 +1,13 @@
 """The ASGI application: one table of paths, its layers, and the shape of every error."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hypercluster.domain import router
@@ -132,8 +133,24 @@ def endpoints(profile: str) -> dict[str, dict[str, Handler]]:
     return dict(sorted(table.items(), key=lambda item: "{" in item[0]))
 
 
-def _routes(shared: Shared) -> list[Route]:
-    return [Route(path, _Endpoint(shared, methods)) for path, methods in endpoints(shared.service.profile).items()]
+class _FixedPaths(BaseRoute):
+    """All paths without parameters: one look into a table, where a list of routes would be tried one by one."""
+
+    def __init__(self, table: Mapping[str, ASGIApp]) -> None:
+        self._table = table
+
+    def matches(self, scope: Scope) -> tuple[Match, dict[str, Any]]:
+        found = self._table.get(scope["path"]) if scope["type"] == "http" else None
+        return (Match.NONE, {}) if found is None else (Match.FULL, {"endpoint": found, "path_params": {}})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["endpoint"](scope, receive, send)
+
+
+def _routes(shared: Shared) -> list[BaseRoute]:
+    table = {path: _Endpoint(shared, methods) for path, methods in endpoints(shared.service.profile).items()}
+    fixed = {path: endpoint for path, endpoint in table.items() if "{" not in path}
+    return [_FixedPaths(fixed), *(Route(path, table[path]) for path in table if path not in fixed)]
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

@@ -1,10 +1,9 @@
 """The writing side: from a signed request to a decided command, and from the decision to an answer."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,11 +29,15 @@ INLINE_BYTES_MAX = 8 * 1024  # a longer body stands in the blob store
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A body ready to be decided. text: what stands in the ledger. is_public: private values were replaced in it."""
+    """A body ready to be decided. text: what stands in the ledger. is_public: private values were replaced in it.
+
+    model: the text as a model, where nothing was replaced.
+    """
 
     text: str
-    is_public: bool
-    openings: tuple[sealing.Opening, ...]
+    is_public: bool = False
+    openings: tuple[sealing.Opening, ...] = ()
+    model: BaseModel | None = None
 
 
 async def answer_command(shared: Shared, request: Request) -> Response:
@@ -44,7 +47,7 @@ async def answer_command(shared: Shared, request: Request) -> Response:
     """
     service, scope = shared.service, request.scope
     arrived_us = service.now_us()
-    matched = router.match(request.method, request.url.path)
+    matched = router.match(scope["method"], scope["path"])
     if matched is None:
         raise Problem("invalid_path", "an id in the path must be 1 to 36 of A-Z a-z 0-9 . _ -")
     body = await read_body(scope, request.receive, matched.route.body_max_bytes, shared.limits.idle_s)
@@ -56,8 +59,8 @@ async def answer_command(shared: Shared, request: Request) -> Response:
     prepared = prepare(service, matched.route, body, value, signer.hotkey)
     record = await _record(service, matched.route, prepared, signer, arrived_us)
     command = _command(matched, record, signer, prepared)
-    # The decision goes on when the client hangs up or its time is over.
-    answer = await asyncio.shield(service.submit(command, record, prepared.openings))
+    # The decision goes on when the client hangs up or its time is over: what is queued cannot be cancelled.
+    answer = await service.submit(command, record, prepared.openings)
     decision = answer.decision
     if isinstance(decision, Refused):
         raise problem_of(decision, answer.last)
@@ -96,14 +99,16 @@ def prepare(service: Service, route: Route, body: bytes, value: object, hotkey: 
     fields = cast("dict[str, object]", value)
     plain = {key: item for key, item in fields.items() if key != sealing.SALT_FIELD}
     try:
-        route.body.model_validate(plain)
+        model = route.body.model_validate(plain)
     except ValidationError as error:
         raise schema_problem(error) from error
     if not route.private:
-        return Prepared(body.decode(), False, ())
+        return Prepared(body.decode(), model=model)
     refused = check_node(route.kind, fields) or check_job(route.kind, fields)
     if refused is not None:
         raise problem_of(refused)
+    if sealing.SALT_FIELD not in fields and all(fields.get(name) is None for name in route.private):
+        return Prepared(body.decode(), model=model)
     seed = b"\n".join((hotkey.encode(), route.kind.encode(), body))
     return _sealed(service, route, body, fields, seed)
 
@@ -119,7 +124,7 @@ def _sealed(service: Service, route: Route, body: bytes, fields: dict[str, objec
     except sealing.SealingError as error:
         raise Problem("invalid_body", str(error), field=error.field) from error
     if not sealed.openings and sealing.SALT_FIELD not in fields:
-        return Prepared(body.decode(), False, ())
+        return Prepared(body.decode())
     openings = (*sealed.openings, sealing.body_opening(body, salt))
     return Prepared(strict_json.dumps(sealed.public), True, openings)
 
@@ -145,6 +150,8 @@ async def _record(
 
 def _command(matched: router.Match, record: CommandRecord, signer: Authenticated, prepared: Prepared) -> Command:
     try:
-        return router.signed_command(matched, record, actor=signer.hotkey, nonce=signer.nonce, body=prepared.text)
+        return router.signed_command(
+            matched, record, actor=signer.hotkey, nonce=signer.nonce, body=prepared.text, model=prepared.model
+        )
     except ValidationError as error:
         raise schema_problem(error) from error

@@ -15,6 +15,53 @@ from hypercluster.http.replies import json_bytes
 
 HEAD_BYTES_MAX = 64 * 1024  # of a request that is not complete; the application's own limit is lower
 LINGER_S = 5.0  # how long an answered request may go on sending its body
+HELD_BYTES_MAX = 64 * 1024  # of an answer, before it is handed on within the same turn of the event loop
+
+
+class OneWrite(asyncio.Transport):
+    """Sends what is written in one turn of the event loop with one system call.
+
+    uvicorn writes the head and the body of an answer apart; each write would be a call of its own and wake the client.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport, self._loop = transport, loop
+        self._held: list[bytes | bytearray | memoryview] = []
+        self._size = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > HELD_BYTES_MAX:  # the transport must see a long answer to slow it down
+            self._flush()
+
+    def write_eof(self) -> None:
+        self._flush()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: object = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def _flush(self) -> None:
+        held, self._held, self._size = self._held, [], 0
+        if held and not self._transport.is_closing():
+            self._transport.write(b"".join(held))
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -36,6 +83,7 @@ class GuardedProtocol(HttpToolsProtocol):
             transport.close()
             return
         _send_at_once(transport)
+        self.transport = OneWrite(transport, self.loop)
         self._arm(self.head_s, self._head_too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -106,7 +154,7 @@ class GuardedProtocol(HttpToolsProtocol):
 def _send_at_once(transport: asyncio.Transport) -> None:
     """Switch Nagle's algorithm off: asyncio does so only for sockets that were made with an explicit protocol number.
 
-    Head and body of an answer are two writes; with Nagle the second waits up to 40 ms for the client's kernel.
+    An answer in several writes would else wait up to 40 ms for the client's kernel before its second one.
     """
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):

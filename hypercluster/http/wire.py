@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z")
@@ -10,6 +11,7 @@ _SECONDS = re.compile(r"\d{1,11}")
 US_PER_H = 3_600_000_000
 
 
+@lru_cache(maxsize=4096)  # one object's times, and those of one group, are often the same
 def time_text(at_us: int) -> str:
     """Microseconds since 1970 as UTC ISO-8601 with `Z`; a fraction only when it is not zero."""
     return (_EPOCH + timedelta(microseconds=at_us)).isoformat().replace("+00:00", "Z")

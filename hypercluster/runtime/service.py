@@ -4,8 +4,7 @@ import asyncio
 import hmac
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from pydantic import BaseModel
@@ -41,8 +40,7 @@ DISK_LOOK_US = 500_000
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One line of the readiness report. status: ok | degraded | unhealthy."""
 
     name: str
@@ -64,7 +62,7 @@ class Service:
         self.mirror = Mirror(store.models, self._applied)
         self.writer = Writer(store.ledger, store.state, self._guard, store.private, self.mirror.push)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[int, asyncio.Future[bool]]] = []
         self._disk_free, self._disk_looked_us = 0, 0
         self.draining = False
         self.stopping = asyncio.Event()
@@ -95,7 +93,12 @@ class Service:
 
     async def submit(self, command: Command, record: CommandRecord, openings: Sequence[Opening] = ()) -> Answer:
         """Have a command decided; returns after the commit."""
-        return await asyncio.wrap_future(self.writer.submit(command, record, openings))
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Answer] = loop.create_future()
+        self.writer.submit(command, record, openings).add_done_callback(
+            lambda done: loop.call_soon_threadsafe(_settle, answered, done.result())
+        )
+        return await answered
 
     async def report(self, kind: str, body: BaseModel, *, cause: int, attempt: int = 0) -> Answer:
         """Have a worker's fact decided; tries again while the ledger takes no writes, waits for the read models."""
@@ -132,17 +135,17 @@ class Service:
     async def _reached(self, pos: int, timeout_s: float) -> bool:
         if self.mirror.pos >= pos:
             return True
-        waiter = (pos, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        reached: asyncio.Future[bool] = loop.create_future()
+        waiter = (pos, reached)
         self._waiters.append(waiter)
+        timer = loop.call_later(timeout_s, _settle, reached, False)
         try:
-            async with asyncio.timeout(timeout_s):
-                await waiter[1]
-        except TimeoutError:
-            return False
+            return await reached
         finally:
-            if not waiter[1].done() or waiter[1].cancelled():
+            timer.cancel()
+            if reached.cancelled() or not reached.result():
                 self._waiters = [one for one in self._waiters if one is not waiter]
-        return True
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, but not beyond the start of the shutdown."""
@@ -288,8 +291,14 @@ class Service:
         pos, waiting = self.mirror.pos, self._waiters
         self._waiters = [one for one in waiting if one[0] > pos]
         for wanted, future in waiting:
-            if wanted <= pos and not future.done():
-                future.set_result(None)
+            if wanted <= pos:
+                _settle(future, True)
+
+
+def _settle[T](future: asyncio.Future[T], result: T) -> None:
+    """Give the result, unless nobody waits for it any more."""
+    if not future.done():
+        future.set_result(result)
 
 
 def _check(name: str, fault: str | None) -> Check:

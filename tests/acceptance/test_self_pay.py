@@ -147,6 +147,19 @@ def test_fifty_small_jobs_push_nobody_out(town):
     assert town.state.scores.standings[BOB.hotkey].total > 0
 
 
+def test_fifty_small_jobs_on_the_same_node_take_nothing_from_who_rented_it_before(town):
+    nodes = town.add_nodes(BOB, 1)
+    lease = town.rent(BOB, ADA, nodes)
+    run_one(town, lease)
+    earned = town.state.scores.standings[ADA.hotkey].total
+    accepted(town.ask(ADA, "POST", f"/v1/leases/{lease}/terminate", {"reason": "done"}))
+    flood = town.rent(BOB, MALLORY, nodes)
+    for _ in range(policy_of("sim").window_attempts):
+        run_one(town, flood, MALLORY)
+    assert town.state.scores.standings[ADA.hotkey].total == earned > 0
+    assert set(weights(town)) == {ADA.hotkey, BOB.hotkey, MALLORY.hotkey}
+
+
 def test_fifty_worthless_jobs_do_not_empty_a_providers_window(town):
     lease = town.rent(BOB, ADA, town.add_nodes(BOB, 1))
     run_one(town, lease)

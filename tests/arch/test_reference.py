@@ -8,6 +8,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import catalogue  # noqa: E402
 
+MADE_BY_A_SERVER = ("blobs/", "keys/")
+
 
 def test_generated_pages_are_fresh():
     for path, text in catalogue.pages().items():
@@ -19,3 +21,11 @@ def test_links_of_the_documentation_lead_somewhere():
     for page in pages:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} points to {target}"
+
+
+def test_files_that_the_documentation_names_exist():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py|(?:[a-z_]+/)+)`", page.read_text()):
+            found = any((base / name).exists() for base in (ROOT, ROOT / "hypercluster"))
+            assert found or name in MADE_BY_A_SERVER, f"{page.relative_to(ROOT)} names {name}"

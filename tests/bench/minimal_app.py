@@ -81,4 +81,5 @@ def application(path: Path) -> Starlette:
 
 if __name__ == "__main__":
     config = {"host": "127.0.0.1", "http": "httptools", "loop": "uvloop", "log_level": "warning", "access_log": False}
+    config["timeout_graceful_shutdown"] = 5  # an answer that never comes must not keep the process
     uvicorn.run(application(Path(sys.argv[2])), port=int(sys.argv[1]), **config)

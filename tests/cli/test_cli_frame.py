@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -130,14 +131,23 @@ def test_a_reader_that_goes_away_is_no_fault(tmp_path):
         assert process.stderr.read() == ""
 
 
+def heed_interrupts() -> None:
+    """A process that was started in the background of a script inherits deafness to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_ends_quietly(tmp_path):
     ledger = a_ledger(tmp_path)
     command = [*CLI, "events", "watch", "--ledger", str(ledger), "--after", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, preexec_fn=heed_interrupts, **pipes) as process:  # noqa: PLW1509 - one thread
         assert process.stdout is not None
         assert "ledger.opened" in process.stdout.readline()
-        process.send_signal(2)
-        _, err = process.communicate(timeout=20)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert process.returncode == Exit.INTERRUPTED
     assert err == ""
 

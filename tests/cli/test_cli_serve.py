@@ -250,11 +250,12 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path):
     refused(Exit.USAGE, "file_unusable", file, *SIM)
 
 
-def test_what_the_command_line_says_wins_over_the_environment(data, tmp_path):
-    elsewhere = f"sqlite:///{tmp_path}/elsewhere/challenge.sqlite3"
-    with serving(data, *SIM, CHALLENGE_DATABASE_URL=elsewhere, CHALLENGE_PORT="1") as (_, port):
+def test_options_win_over_the_environment_except_for_the_place_of_the_ledger(data, tmp_path):
+    ledger = tmp_path / "elsewhere" / "challenge.sqlite3"
+    with serving(data, *SIM, CHALLENGE_DATABASE_URL=f"sqlite:///{ledger}", CHALLENGE_PORT="1") as (_, port):
         assert port != 1
-    assert not (tmp_path / "elsewhere").exists()
+    assert ledger.exists()
+    assert not (data / "challenge.sqlite3").exists()
 
 
 def test_an_error_is_an_object_where_json_was_asked_for(tmp_path):

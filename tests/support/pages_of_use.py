@@ -41,7 +41,8 @@ SETTINGS_HEAD = """# Settings
 Generated from `hypercluster.runtime.settings` by `tests/support/catalogue.py`; a test fails when it is stale.
 
 A wrong value stops the start and is named. Unknown `CHALLENGE_` names are warned of.
-Options of `hypercluster serve` win over variables. `BASE_DATABASE_URL` is never read.
+Options of `hypercluster serve` win over variables, but `CHALLENGE_DATABASE_URL` over `--data`.
+`BASE_DATABASE_URL` is never read.
 
 | variable | default | meaning |
 | --- | --- | --- |

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hypercluster.domain.identity import signatures, ss58
 from hypercluster.domain.identity.signed_text import (
@@ -21,8 +21,7 @@ from hypercluster.domain.kernel import US_PER_S, Refused
 SIM = "sim"
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticated:
+class Authenticated(NamedTuple):
     """A request whose signature holds.
 
     scheme: sr25519 | ed25519 | hmac. text: what `CommandRecord.text` keeps; its SHA-256 is the command's digest.

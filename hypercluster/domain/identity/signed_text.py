@@ -10,7 +10,8 @@ method nor path, so the server notes both as `METHOD path?query` in a line befor
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from hypercluster.domain.kernel import Refused
 
@@ -32,8 +33,7 @@ _FREE_HOTKEY = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class SignedHeaders:
+class SignedHeaders(NamedTuple):
     """The four values as they were sent; their grammar is not checked yet."""
 
     hotkey: str
@@ -101,10 +101,11 @@ def parse(text: str) -> SignedText:
         version, audience = V1, ""
     else:
         raise SignedTextError("the text is neither of version 2 nor of version 1")
-    found = SignedText(audience, method, path, hotkey, nonce, 0, body, version)
-    if not _is_sound(found) or not _SECONDS.fullmatch(seconds):
-        raise SignedTextError("a part of the signed text is malformed")
-    return replace(found, seconds=int(seconds))
+    if _SECONDS.fullmatch(seconds):
+        found = SignedText(audience, method, path, hotkey, nonce, int(seconds), body, version)
+        if _is_sound(found):
+            return found
+    raise SignedTextError("a part of the signed text is malformed")
 
 
 def _is_sound(text: SignedText) -> bool:
