@@ -250,12 +250,13 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path):
     refused(Exit.USAGE, "file_unusable", file, *SIM)
 
 
-def test_options_win_over_the_environment_except_for_the_place_of_the_ledger(data, tmp_path):
+def test_options_win_over_the_environment_except_for_the_place_of_the_ledger(tmp_path):
+    data = tmp_path / "unused"
     ledger = tmp_path / "elsewhere" / "challenge.sqlite3"
     with serving(data, *SIM, CHALLENGE_DATABASE_URL=f"sqlite:///{ledger}", CHALLENGE_PORT="1") as (_, port):
         assert port != 1
     assert ledger.exists()
-    assert not (data / "challenge.sqlite3").exists()
+    assert not data.exists()
 
 
 def test_an_error_is_an_object_where_json_was_asked_for(tmp_path):
