@@ -43,9 +43,13 @@ def require_owners(town: Town, owners: dict[str, str]) -> None:
     """Adopt a list of hotkey -> coldkey and a policy that gives credit to known owners only."""
     entries = [{"uid": uid, "hotkey": hot, "coldkey": cold} for uid, (hot, cold) in enumerate(owners.items())]
     accepted(town.ask(town.operator, "POST", "/v1/operator/metagraph", {"netuid": 1, "block": 1, "entries": entries}))
-    policy = msgspec.structs.replace(policy_of("sim"), version=2, credit_requires_known_owner=1)
-    body = {"policy": msgspec.to_builtins(policy)}
-    accepted(town.ask(town.operator, "POST", "/v1/operator/policy", body))
+    adopt(town, credit_requires_known_owner=1)
+
+
+def adopt(town: Town, **changes: int) -> None:
+    """Have the next policy with these numbers in force."""
+    policy = msgspec.structs.replace(policy_of("sim"), version=2, **changes)
+    accepted(town.ask(town.operator, "POST", "/v1/operator/policy", {"policy": msgspec.to_builtins(policy)}))
     town.pass_time(10)
 
 
@@ -171,16 +175,25 @@ def test_fifty_worthless_jobs_do_not_empty_a_providers_window(town):
     assert set(weights(town)) == {BOB.hotkey}
 
 
-def test_repeating_short_work_in_one_slot_pays_once(tmp_path):
-    town = Town(tmp_path / "data")
-    lease = town.rent(BOB, ADA, town.add_nodes(BOB, 1))
-    for _ in range(3):
-        job = town.submit_job(ADA, lease, 1)
+def test_repeating_short_work_in_one_slot_pays_once(town):
+    adopt(town, credit_slot_s=300)
+    nodes = town.add_nodes(BOB, 1)
+    lease = town.rent(BOB, ADA, nodes)
+    paid = []
+    for renter in (ADA, ADA, MALLORY):
+        if renter is MALLORY:
+            accepted(town.ask(ADA, "POST", f"/v1/leases/{lease}/terminate", {"reason": "done"}))
+            lease = town.rent(BOB, MALLORY, nodes)
+        job = town.submit_job(renter, lease, 1)
         town.run(town.place(job), seconds=0)
+        town.pass_time(6)
+        town.snapshot()
+        paid.append(town.state.scores.standings[BOB.hotkey].supply)
     scored = [attempt.score for attempt in town.state.scores.attempts.values()]
-    slot_us = policy_of("sim").credit_slot_s * 1_000_000
-    covered = {slot for score in scored for slot in range(score.started_us // slot_us, score.ended_us // slot_us + 1)}
-    value = scored[0].nodes[0].value
-    supply = len(covered) * value * policy_of("sim").supply_share_ppm // 1_000_000
-    assert town.state.scores.standings[BOB.hotkey].supply == supply
-    town.close()
+    assert len({at // 300_000_000 for score in scored for at in (score.started_us, score.ended_us)}) == 1
+    first = scored[0].nodes[0].value * policy_of("sim").supply_share_ppm // 1_000_000
+    assert paid == [first] * 3 and first > 0
+    assert MALLORY.hotkey not in weights(town)
+    town.run(town.place(town.submit_job(MALLORY, lease, 1)), seconds=300)  # into the next slot, which is free
+    assert set(weights(town)) == {ADA.hotkey, BOB.hotkey, MALLORY.hotkey}
+    assert town.state.scores.standings[BOB.hotkey].supply == 2 * first

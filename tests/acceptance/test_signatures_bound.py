@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,17 +67,36 @@ def signed(key: KeySigner, method: str, target: str, value: object = None, **par
     return Request(method, target, body, headers, text)
 
 
-def send(server: ServerProcess, request: Request) -> httpx2.Response:
-    return httpx2.request(
-        request.method, server.url + request.target, content=request.body, headers=request.headers, timeout=30.0
-    )
+@dataclass(frozen=True)
+class Site:
+    """A server, and a client that makes a connection for each request."""
+
+    server: ServerProcess
+    http: httpx2.Client
 
 
-def send_all(server: ServerProcess, requests: list[Request]) -> list[httpx2.Response]:
+@contextmanager
+def running(server: ServerProcess) -> Iterator[Site]:
+    """A server that must not have met a fault when it is over."""
+    try:
+        server.start()
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        with httpx2.Client(base_url=server.url, timeout=30.0, limits=limits) as http:
+            yield Site(server, http)
+    finally:
+        server.stop()
+    assert server.faults() == []
+
+
+def send(site: Site, request: Request) -> httpx2.Response:
+    return site.http.request(request.method, request.target, content=request.body, headers=request.headers)
+
+
+def send_all(site: Site, requests: list[Request]) -> list[httpx2.Response]:
     """All at once; the answers in the order of the requests."""
 
     async def everything() -> list[httpx2.Response]:
-        async with httpx2.AsyncClient(base_url=server.url, timeout=30.0) as http:
+        async with httpx2.AsyncClient(base_url=site.server.url, timeout=30.0) as http:
             return await asyncio.gather(
                 *(http.request(one.method, one.target, content=one.body, headers=one.headers) for one in requests)
             )
@@ -88,33 +108,30 @@ def refusal(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, str(answer.json()["detail"]["code"])
 
 
-def told(server: ServerProcess, key: KeySigner) -> list[str]:
+def told(site: Site, key: KeySigner) -> list[str]:
     """The types of the events that this key's commands made, oldest first."""
-    items = httpx2.get(f"{server.url}/v1/events?hotkey={key.hotkey}&limit=500").json()["items"]
+    items = site.http.get(f"/v1/events?hotkey={key.hotkey}&limit=500").json()["items"]
     return [item["type"] for item in items if item["actor"] == key.hotkey]
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path_factory.mktemp("here"), "production").start()
-    yield server
-    server.stop()
-    assert server.faults() == []
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running(ServerProcess(tmp_path_factory.mktemp("here"), "production")) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path_factory.mktemp("there"), "production", HYPER_AUDIENCE="hypercluster@there").start()
-    yield server
-    server.stop()
-    assert server.faults() == []
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("elsewhere")
+    with running(ServerProcess(directory, "production", HYPER_AUDIENCE="hypercluster@there")) as site:
+        yield site
 
 
 @dataclass(frozen=True)
 class Market:
     """A provider with one node, two offers of it, and somebody who has never been here."""
 
-    server: ServerProcess
+    site: Site
     provider: KeySigner
     renter: KeySigner
     offers: tuple[str, str]
@@ -125,14 +142,14 @@ class Market:
         return signed(self.renter, "POST", f"/v1/offers/{self.offers[number]}/rent", body, **parts)
 
 
-def made(server: ServerProcess, key: KeySigner, target: str, value: object) -> str:
-    answer = send(server, signed(key, "POST", target, value))
+def made(site: Site, key: KeySigner, target: str, value: object) -> str:
+    answer = send(site, signed(key, "POST", target, value))
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])
 
 
 @pytest.fixture
-def market(here: ServerProcess) -> Market:
+def market(here: Site) -> Market:
     provider = fresh()
     made(here, provider, REGISTER, {})
     node = made(here, provider, "/v1/nodes", {"gpu_model": "H100", "gpu_count": 8})
@@ -215,53 +232,53 @@ def test_a_changed_element_is_refused_and_the_original_works(
     market: Market, change: Callable[[Request, Market], Request], code: str
 ) -> None:
     request = market.rent()
-    assert refusal(send(market.server, change(request, market))) == (401, code)
-    assert told(market.server, market.renter) == []
-    answer = send(market.server, request)
+    assert refusal(send(market.site, change(request, market))) == (401, code)
+    assert told(market.site, market.renter) == []
+    answer = send(market.site, request)
     assert answer.status_code == 200, answer.text
     lease = answer.json()["lease"]
     assert (lease["offer_id"], lease["renter_hotkey"]) == (market.offers[0], market.renter.hotkey)
-    assert told(market.server, market.renter) == ["lease.started"]
+    assert told(market.site, market.renter) == ["lease.started"]
 
 
 def test_the_method_is_bound(market: Market) -> None:
     target = f"/v1/offers/{market.offers[0]}"
     looking, withdrawing = (signed(market.provider, method, target) for method in ("GET", "DELETE"))
     for request, method in ((looking, "DELETE"), (withdrawing, "GET"), (looking, "HEAD")):
-        answer = send(market.server, replace(request, method=method))
+        answer = send(market.site, replace(request, method=method))
         assert answer.status_code == 401
         assert method == "HEAD" or refusal(answer) == (401, "invalid_signature")
-    overridden = send(market.server, looking.but(X_HTTP_Method_Override="DELETE"))
+    overridden = send(market.site, looking.but(X_HTTP_Method_Override="DELETE"))
     assert overridden.json()["status"] == "listed"
-    assert send(market.server, withdrawing).status_code == 200
-    assert send(market.server, looking).json()["status"] == "withdrawn"
+    assert send(market.site, withdrawing).status_code == 200
+    assert send(market.site, looking).json()["status"] == "withdrawn"
 
 
 def test_the_query_of_a_private_read_is_bound(market: Market) -> None:
     renter, target = market.renter, "/v1/leases?limit=1&status=active"
-    assert send(market.server, market.rent()).status_code == 200
+    assert send(market.site, market.rent()).status_code == 200
     request = signed(renter, "GET", target)
     for changed in ("/v1/leases?limit=2&status=active", "/v1/leases?status=active&limit=1", "/v1/leases"):
-        assert refusal(send(market.server, replace(request, target=changed))) == (401, "invalid_signature")
+        assert refusal(send(market.site, replace(request, target=changed))) == (401, "invalid_signature")
     for _ in range(2):
-        items = send(market.server, request).json()["items"]
+        items = send(market.site, request).json()["items"]
         assert [item["renter_hotkey"] for item in items] == [renter.hotkey]
 
 
-def test_the_audience_is_bound(market: Market, elsewhere: ServerProcess) -> None:
+def test_the_audience_is_bound(market: Market, elsewhere: Site) -> None:
     key = fresh()
     mine, theirs = (
         signed(key, "POST", REGISTER, {}, audience=audience) for audience in (AUDIENCE, "hypercluster@there")
     )
     assert refusal(send(elsewhere, mine)) == (401, "invalid_signature")
-    assert refusal(send(market.server, theirs)) == (401, "invalid_signature")
-    assert told(elsewhere, key) == told(market.server, key) == []
-    assert send(market.server, mine).status_code == send(elsewhere, theirs).status_code == 200
+    assert refusal(send(market.site, theirs)) == (401, "invalid_signature")
+    assert told(elsewhere, key) == told(market.site, key) == []
+    assert send(market.site, mine).status_code == send(elsewhere, theirs).status_code == 200
 
 
 @pytest.mark.parametrize(("offset", "status"), [(-297, 200), (-303, 401), (297, 200), (303, 401)])
 def test_the_window_is_three_hundred_seconds_either_way(market: Market, offset: int, status: int) -> None:
-    answer = send(market.server, market.rent(seconds=int(time.time()) + offset))
+    answer = send(market.site, market.rent(seconds=int(time.time()) + offset))
     assert answer.status_code == status
     assert status == 200 or refusal(answer) == (401, "stale_signature")
 
@@ -287,10 +304,10 @@ def spellings(request: Request, key: KeySigner) -> list[Request]:
 
 def test_another_spelling_of_the_same_request_is_a_replay(market: Market) -> None:
     forms = spellings(market.rent(), market.renter)
-    first = send(market.server, forms[-1])
+    first = send(market.site, forms[-1])
     assert first.status_code == 200
     for form in forms:
-        answer = send(market.server, form)
+        answer = send(market.site, form)
         assert refusal(answer) == (401, "nonce_replay")
         assert answer.json()["detail"]["seq"] == first.json()["seq"]
 
@@ -298,36 +315,36 @@ def test_another_spelling_of_the_same_request_is_a_replay(market: Market) -> Non
 def test_every_spelling_is_good_by_itself(market: Market) -> None:
     for number in range(len(spellings(market.rent(), market.renter))):
         request = spellings(signed(market.renter, "POST", REGISTER, {}), market.renter)[number]
-        assert send(market.server, request).status_code == 200, number
+        assert send(market.site, request).status_code == 200, number
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "stranger"])
 def test_fifty_copies_of_a_refused_request_are_one_refusal(market: Market, is_known: bool) -> None:
     if is_known:
-        made(market.server, market.renter, REGISTER, {})
-    before = told(market.server, market.renter)
+        made(market.site, market.renter, REGISTER, {})
+    before = told(market.site, market.renter)
     request = signed(market.renter, "POST", "/v1/offers/none/rent", {})
-    answers = Counter(refusal(answer) for answer in send_all(market.server, [request] * 50))
+    answers = Counter(refusal(answer) for answer in send_all(market.site, [request] * 50))
     assert answers == {(404, "offer_not_found"): 1, (401, "nonce_replay"): 49}
-    assert told(market.server, market.renter) == before + ["command.refused"] * is_known
+    assert told(market.site, market.renter) == before + ["command.refused"] * is_known
 
 
 def test_fifty_spellings_at_once_rent_once(market: Market) -> None:
     forms = spellings(market.rent(), market.renter)
-    answers = send_all(market.server, [forms[number % len(forms)] for number in range(50)])
+    answers = send_all(market.site, [forms[number % len(forms)] for number in range(50)])
     assert Counter(answer.status_code for answer in answers) == {200: 1, 401: 49}
     assert {refusal(answer)[1] for answer in answers if answer.status_code == 401} == {"nonce_replay"}
-    assert told(market.server, market.renter) == ["lease.started"]
+    assert told(market.site, market.renter) == ["lease.started"]
 
 
 def test_a_nonce_stays_used_when_the_server_is_killed(market: Market) -> None:
-    made(market.server, market.renter, REGISTER, {})
+    made(market.site, market.renter, REGISTER, {})
     accepted, refused = market.rent(), signed(market.renter, "POST", "/v1/offers/none/rent", {})
-    seqs = [send(market.server, accepted).json()["seq"], send(market.server, refused).json()["detail"]["seq"]]
-    market.server.kill()
-    market.server.start()
+    seqs = [send(market.site, accepted).json()["seq"], send(market.site, refused).json()["detail"]["seq"]]
+    market.site.server.kill()
+    market.site.server.start()
     for request, seq in zip((accepted, refused), seqs, strict=True):
-        answer = send(market.server, request)
+        answer = send(market.site, request)
         assert refusal(answer) == (401, "nonce_replay")
         assert answer.json()["detail"]["seq"] == seq
 
@@ -346,11 +363,11 @@ def test_the_nonce_of_a_422_is_good_for_another_body(market: Market, bad: object
     request = market.rent()
     wrong = market.rent(value=bad, nonce=request.text.nonce)
     for _ in range(2):
-        assert refusal(send(market.server, wrong)) == (422, code)
-    assert told(market.server, market.renter) == []
-    assert send(market.server, request).status_code == 200
-    assert refusal(send(market.server, wrong))[0] in (401, 422)
-    assert told(market.server, market.renter) == ["lease.started"]
+        assert refusal(send(market.site, wrong)) == (422, code)
+    assert told(market.site, market.renter) == []
+    assert send(market.site, request).status_code == 200
+    assert refusal(send(market.site, wrong))[0] in (401, 422)
+    assert told(market.site, market.renter) == ["lease.started"]
 
 
 def by_another(request: Request, key: KeySigner) -> Request:
@@ -360,36 +377,36 @@ def by_another(request: Request, key: KeySigner) -> Request:
 
 def test_what_met_an_empty_budget_is_decided_when_the_obstacle_is_gone(market: Market) -> None:
     """The node is taken, the renter's budget for refusals used up: 429. Freed, the same bytes rent it."""
-    made(market.server, market.renter, REGISTER, {})
+    made(market.site, market.renter, REGISTER, {})
     rival = fresh()
-    lease = send(market.server, by_another(market.rent(1), rival)).json()["lease"]["id"]
+    lease = send(market.site, by_another(market.rent(1), rival)).json()["lease"]["id"]
     request = market.rent(0)
     for _ in range(6):
         wasted = [signed(market.renter, "POST", "/v1/offers/none/rent", {}) for _ in range(60)]
-        codes = Counter(refusal(answer) for answer in send_all(market.server, wasted))
+        codes = Counter(refusal(answer) for answer in send_all(market.site, wasted))
         assert set(codes) <= {(404, "offer_not_found"), (429, "too_many_refusals")}
         if codes[429, "too_many_refusals"]:
             break
-    assert refusal(send(market.server, request)) == (429, "too_many_refusals")
-    freed = send(market.server, signed(rival, "POST", f"/v1/leases/{lease}/terminate", {}))
+    assert refusal(send(market.site, request)) == (429, "too_many_refusals")
+    freed = send(market.site, signed(rival, "POST", f"/v1/leases/{lease}/terminate", {}))
     assert freed.status_code == 200, freed.text
-    answer = send(market.server, request)
+    answer = send(market.site, request)
     assert answer.status_code == 200, answer.text
     assert answer.json()["lease"]["offer_id"] == market.offers[0]
-    assert refusal(send(market.server, request)) == (401, "nonce_replay")
+    assert refusal(send(market.site, request)) == (401, "nonce_replay")
 
 
 def test_a_refusal_is_recorded_again_when_the_budget_has_refilled(market: Market) -> None:
-    made(market.server, market.renter, REGISTER, {})
+    made(market.site, market.renter, REGISTER, {})
     requests = [signed(market.renter, "POST", "/v1/offers/none/rent", {}) for _ in range(200)]
-    answers = send_all(market.server, requests)
+    answers = send_all(market.site, requests)
     limited = [one for one, answer in zip(requests, answers, strict=True) if answer.status_code == 429]
     assert limited
     until = time.monotonic() + 10
-    while refusal(send(market.server, limited[0])) == (429, "too_many_refusals"):
+    while refusal(send(market.site, limited[0])) == (429, "too_many_refusals"):
         assert time.monotonic() < until
         time.sleep(0.3)
-    replayed = send(market.server, limited[0])
+    replayed = send(market.site, limited[0])
     assert refusal(replayed) == (401, "nonce_replay")
-    event = httpx2.get(f"{market.server.url}/v1/events/{replayed.json()['detail']['seq']}").json()
+    event = market.site.http.get(f"/v1/events/{replayed.json()['detail']['seq']}").json()
     assert (event["type"], event["actor"]) == ("command.refused", market.renter.hotkey)
