@@ -9,7 +9,7 @@ attempt.end          attempt.placed                            0
 attempt.clean        attempt.ended                             0
 attempt.score        attempt.ended                             0
 lease.expire         lease.started                             0
-node.reclaim         the node's newest node.seen or .registered   0
+node.reclaim         the event that changed the node last       0
 weights.snapshot     the event with the number at the head     epoch
 """
 

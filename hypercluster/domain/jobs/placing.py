@@ -25,15 +25,21 @@ NO_CAPACITY = "no_capacity"
 WAITING = frozenset({"submitted", "admitted", "placing"})
 
 
-def place(state: State, command: Command, context: Context) -> Decision:
-    """A place for the job if there is one now, else why not. Asked again and again, it says so only once."""
-    job = state.jobs.jobs.get(cast(PlaceJob, command.body).job_id)
+def _waiting_job(state: State, job_id: str) -> Job | Decision:
+    """The job if it waits for a place, else the answer to whoever thought so."""
+    job = state.jobs.jobs.get(job_id)
     if job is None:
         return Refused("job_not_found", "no such job")
     if job.status in TERMINAL:
         return Refused("already_terminal", f"the job has ended: {job.status}")
-    if job.status not in WAITING:
-        return Accepted((), subject=job.job_id)
+    return job if job.status in WAITING else Accepted((), subject=job.job_id)
+
+
+def place(state: State, command: Command, context: Context) -> Decision:
+    """A place for the job if there is one now, else why not. Asked again and again, it says so only once."""
+    job = _waiting_job(state, cast(PlaceJob, command.body).job_id)
+    if not isinstance(job, Job):
+        return job
     if job.spec.lease_id is not None and not is_active(state.market.leases.get(job.spec.lease_id), context.at_us):
         events = end_job(
             state, job, status="failed", reason_code=LEASE_ENDED, caused_by=command.cause, at_us=context.at_us
@@ -87,13 +93,9 @@ def _wait(job: Job, reason_code: str, have: int, need: int) -> tuple[Event, ...]
 
 def give_up(state: State, command: Command, context: Context) -> Decision:
     """End a job that found no place for capacity_wait_s since it was submitted, or since its last attempt ended."""
-    job = state.jobs.jobs.get(cast(GiveUpJob, command.body).job_id)
-    if job is None:
-        return Refused("job_not_found", "no such job")
-    if job.status in TERMINAL:
-        return Refused("already_terminal", f"the job has ended: {job.status}")
-    if job.status not in WAITING:
-        return Accepted((), subject=job.job_id)
+    job = _waiting_job(state, cast(GiveUpJob, command.body).job_id)
+    if not isinstance(job, Job):
+        return job
     wait_us = state.policy.policy_at(context.at_us).policy.capacity_wait_s * US_PER_S
     if context.at_us < _waits_since_us(state, job) + wait_us:
         return Refused("not_due", "the job has not waited for capacity_wait_s")
